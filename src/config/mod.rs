@@ -1,0 +1,5 @@
+//! Configuration in three stages: as typed, checked, as used.
+
+pub mod plan;
+
+pub use plan::Plan;

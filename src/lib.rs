@@ -1,0 +1,12 @@
+//! Forebay: one stable HTTP endpoint in front of a handful of unequal GPU machines.
+//!
+//! The rooms of this library stand on floors; a room may use only rooms on lower floors (`tests/floors.rs` holds the
+//! order). To follow a request, read `line.rs` from top to bottom.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod config;
+pub mod decide;
+pub mod fault;
+pub mod rng;
+pub mod units;

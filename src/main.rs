@@ -1,0 +1,4 @@
+//! The proxy's binary.
+#![forbid(unsafe_code)]
+
+fn main() {}

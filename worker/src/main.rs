@@ -1,0 +1,4 @@
+//! The worker's binary.
+#![deny(unsafe_code)]
+
+fn main() {}
