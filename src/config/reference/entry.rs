@@ -53,11 +53,10 @@ fn default(row: &Row) -> &'static str {
 }
 
 fn place(row: &Row) -> String {
-    let mut places = match (row.section(), header(row)) {
-        ("", _) => "top of the file, before any table".to_owned(),
-        ("routing.retries", _) => "retries in [routing]".to_owned(),
-        (_, Some(header)) => header,
-        (section, None) => section.to_owned(),
+    let mut places = match (row.section().rsplit_once('.'), header(row)) {
+        (Some((_, table)), Some(header)) => format!("{table} in {header}"),
+        (None, Some(header)) => header,
+        (_, None) => "top of the file, before any table".to_owned(),
     };
     let here_too = |over: &&Row| over.kind == Kind::Over(row.section());
     for over in ROWS.iter().filter(here_too) {
