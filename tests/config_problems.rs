@@ -387,7 +387,11 @@ fn broken_syntax_does_not_hide_other_mistakes() {
     let found = problems("[limits\nbody = 1\n");
     assert!(found.iter().all(|problem| problem.line == 1), "{found}");
     let twice = problems(&format!("drain = \"1s\"\ndrain = \"2s\"\n{WORKER}"));
-    assert_eq!(twice.iter().next().unwrap().line, 2);
+    let first = twice.iter().next().unwrap();
+    assert_eq!(
+        (first.line, first.instead.as_deref()),
+        (2, Some("keep one of the two"))
+    );
 }
 
 /// Every row is a key that the reader reads: a value that fits nowhere is refused at it.
@@ -486,6 +490,12 @@ fn secrets_are_never_shown() {
     assert_eq!(dumped["worker"][0]["key"], "***");
     assert_eq!(dumped["worker"][0]["headers"]["x-a"], "***");
     assert_eq!(dumped["admin"]["token"], "***");
+}
+
+#[test]
+fn a_key_cannot_steer_the_terminal() {
+    let found = problems("\"\\u001b[31m\" = 1");
+    assert!(!found.to_string().contains('\u{1b}'), "{found}");
 }
 
 #[test]
