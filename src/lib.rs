@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod config;
 pub mod decide;
+pub mod facts;
 pub mod fault;
 pub mod rng;
 pub mod units;
