@@ -11,3 +11,4 @@ pub mod facts;
 pub mod fault;
 pub mod rng;
 pub mod units;
+pub mod upstream;
