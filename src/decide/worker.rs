@@ -1,0 +1,339 @@
+//! One worker as the fleet knows it: what it was given, what it has shown, whether it is alive.
+//!
+//! Every request holds a [`Booking`], a token that can't be copied and is consumed when the request ends: it is counted
+//! once, however it ends. It belongs to a *generation* of its worker. A worker that goes down starts a new generation
+//! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
+//! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
+
+use super::ask::{Ask, Outcome, Work, WorkerSpec};
+use super::backlog::{Backlog, Pending};
+use super::cost::Size;
+use super::decode_meter::DecodeMeter;
+use super::health::{Health, State};
+use super::speed::{Speeds, Whole};
+use crate::units::{Seconds, WorkerId};
+
+/// The share of a new round trip in the smoothed one (RFC 6298).
+const ROUND_TRIP_GAIN: f64 = 1.0 / 8.0;
+/// The greatest token count that is believed of a worker's report.
+const MOST_TOKENS: f64 = 1e8;
+
+/// A worker's spec, load, learned speed and history.
+#[derive(Debug)]
+pub(super) struct Worker {
+    id: WorkerId,
+    spec: WorkerSpec,
+    health: Health,
+    speeds: Speeds,
+    round_trip: Option<Seconds>,
+    generation: u32,
+    inflight: u32,
+    backlog: Backlog,
+    meter: DecodeMeter,
+    record: Record,
+}
+
+/// What became of the requests a worker was given, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Record {
+    /// Given.
+    pub picks: u64,
+    /// Answered.
+    pub answered: u64,
+    /// Failed.
+    pub failed: u64,
+}
+
+/// A place that a request holds on a worker, until [`super::FleetState::finish`].
+#[derive(Debug)]
+#[must_use = "a booking that is dropped occupies its worker for ever"]
+pub struct Booking {
+    worker: WorkerId,
+    generation: u32,
+    number: u64,
+    model: usize,
+    size: Size,
+    streamed: bool,
+    sent: Seconds,
+    wait: Seconds,
+    streams: f64,
+    first_byte: Option<FirstByte>,
+}
+
+/// When an answer began, and what prefill it shows.
+#[derive(Clone, Copy, Debug)]
+struct FirstByte {
+    at: Seconds,
+    prefill: Seconds,
+}
+
+impl Booking {
+    /// The worker that the place is on.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// What kind of work it is.
+    pub(super) fn work(&self) -> Work {
+        self.size.work
+    }
+
+    /// The row of its model in the roster.
+    pub(super) fn model(&self) -> usize {
+        self.model
+    }
+
+    /// Whether tokens of its answer are timed as they pass.
+    fn decodes(&self) -> bool {
+        self.streamed && self.size.work == Work::Generate
+    }
+}
+
+/// What the roster knows of a request when it books it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// Its number in the fleet.
+    pub number: u64,
+    /// The row of its model in the roster.
+    pub model: usize,
+    /// Its size.
+    pub size: Size,
+    /// The wait expected here.
+    pub wait: Seconds,
+}
+
+impl Worker {
+    /// A worker that has shown nothing yet.
+    pub(super) fn new(id: WorkerId, spec: WorkerSpec) -> Self {
+        Worker {
+            id,
+            health: Health::starting(spec.rise, spec.fall),
+            speeds: Speeds::believing(spec.speed.unwrap_or(1.0)),
+            round_trip: None,
+            generation: 0,
+            inflight: 0,
+            backlog: Backlog::default(),
+            meter: DecodeMeter::default(),
+            record: Record::default(),
+            spec,
+        }
+    }
+
+    pub(super) fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    pub(super) fn spec(&self) -> &WorkerSpec {
+        &self.spec
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    pub(super) fn speeds(&self) -> &Speeds {
+        &self.speeds
+    }
+
+    pub(super) fn record(&self) -> Record {
+        self.record
+    }
+
+    /// Requests it holds.
+    pub(super) fn inflight(&self) -> u32 {
+        self.inflight
+    }
+
+    /// Requests that wait for their first byte.
+    pub(super) fn queued(&self) -> u32 {
+        self.backlog.len()
+    }
+
+    /// Streams that run.
+    pub(super) fn decoding(&self) -> u32 {
+        self.meter.streams()
+    }
+
+    /// Whether it may be given one more request.
+    pub(super) fn has_room(&self) -> bool {
+        self.inflight < self.spec.cap
+    }
+
+    /// The smoothed round trip; nothing until one was measured.
+    pub(super) fn net(&self) -> Seconds {
+        self.round_trip.unwrap_or_default()
+    }
+
+    /// The work ahead of a request that is sent now.
+    pub(super) fn wait(&self, now: Seconds) -> Seconds {
+        self.backlog.ahead(&self.speeds, now)
+    }
+
+    /// Streams that will share the card once one more request runs.
+    pub(super) fn streams_with_one_more(&self) -> f64 {
+        let streams = self.meter.streams() + self.backlog.generating() + 1;
+        f64::from(streams.min(self.spec.cap))
+    }
+
+    /// Seconds per output token with this many streams.
+    pub(super) fn pace(&self, streams: f64) -> Seconds {
+        self.speeds.decode().at(streams)
+    }
+
+    /// A connection was opened, which took this long.
+    pub(super) fn connected(&mut self, round_trip: Seconds) {
+        let sample = round_trip.max(Seconds::ZERO);
+        self.round_trip = Some(match self.round_trip {
+            None => sample,
+            Some(smoothed) => smoothed + (sample - smoothed) * ROUND_TRIP_GAIN,
+        });
+    }
+
+    /// Gives it a request.
+    pub(super) fn book(&mut self, ask: &Ask, order: Order, now: Seconds) -> Booking {
+        let booking = Booking {
+            worker: self.id,
+            generation: self.generation,
+            number: order.number,
+            model: order.model,
+            size: order.size,
+            streamed: ask.streamed,
+            sent: now,
+            wait: order.wait,
+            streams: self.streams_with_one_more(),
+            first_byte: None,
+        };
+        self.backlog.push(Pending {
+            number: order.number,
+            work: order.size.work,
+            prompt: order.size.prompt,
+            sent: now,
+        });
+        self.inflight += 1;
+        self.record.picks += 1;
+        booking
+    }
+
+    /// The answer's first byte came: the request leaves the backlog. Unless the answer was generated in one piece, its
+    /// prefill ended only now, and the worker has turned to the next.
+    pub(super) fn first_byte(&mut self, booking: &mut Booking, now: Seconds) {
+        if !self.is_current(booking) || self.backlog.remove(booking.number).is_none() {
+            return;
+        }
+        let began = (booking.sent + self.net()).max(self.backlog.turned());
+        let prefill = (now - began).max(Seconds::ZERO);
+        booking.first_byte = Some(FirstByte { at: now, prefill });
+        if booking.decodes() {
+            self.speeds
+                .learn_prefill(Work::Generate, booking.size.prompt, prefill);
+            self.meter.begin(now);
+        }
+        if booking.decodes() || booking.work() == Work::Embed {
+            self.backlog.turn(now);
+        }
+    }
+
+    /// Output tokens passed, after the first of their answers.
+    pub(super) fn tokens(&mut self, count: f64, now: Seconds) {
+        if let Some(count) = believable(Some(count))
+            && let Some(pace) = self.meter.passed(count, now)
+        {
+            self.speeds.learn_decode(pace.streams, pace.token);
+        }
+    }
+
+    /// The request ended: its place is free.
+    pub(super) fn finish(&mut self, mut booking: Booking, outcome: Outcome, now: Seconds) {
+        match outcome {
+            Outcome::Answered { .. } => self.record.answered += 1,
+            Outcome::Failed => self.record.failed += 1,
+            Outcome::Unsent | Outcome::Gone | Outcome::Rejected => {}
+        }
+        if !self.is_current(&booking) {
+            return;
+        }
+        if let Outcome::Answered {
+            prompt_tokens,
+            output_tokens,
+        } = outcome
+        {
+            self.first_byte(&mut booking, now);
+            let prompt = believable(prompt_tokens).unwrap_or(booking.size.prompt);
+            self.learn(&booking, prompt, believable(output_tokens));
+        }
+        self.release(&booking, outcome, now);
+    }
+
+    /// A probe passed or failed. Returns the state left when it changed.
+    pub(super) fn probe(&mut self, verdict: Result<(), String>, now: Seconds) -> Option<State> {
+        let left = self.health.probe(verdict, now)?;
+        if self.health.state() == State::Down {
+            self.generation += 1;
+            self.inflight = 0;
+            self.backlog.clear();
+            self.meter = DecodeMeter::default();
+        }
+        Some(left)
+    }
+
+    /// Whether the counters agree with each other.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.backlog.check()?;
+        let (held, begun) = (self.inflight, self.meter.streams());
+        if held > self.spec.cap {
+            return Err(format!("{held} in flight over a cap of {}", self.spec.cap));
+        }
+        if self.backlog.len() + begun > held {
+            let queued = self.backlog.len();
+            return Err(format!(
+                "{queued} queued and {begun} decoding of {held} in flight"
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_current(&self, booking: &Booking) -> bool {
+        booking.generation == self.generation
+    }
+
+    /// What a whole answer shows that its first byte did not.
+    fn learn(&mut self, booking: &Booking, prompt: f64, output: Option<f64>) {
+        let Some(first_byte) = booking.first_byte else {
+            return;
+        };
+        let prompt = Size::new(booking.size.work, prompt, 0.0).prompt;
+        match (booking.size.work, output) {
+            (Work::Embed, _) => self
+                .speeds
+                .learn_prefill(Work::Embed, prompt, first_byte.prefill),
+            (Work::Generate, Some(output)) if !booking.streamed => {
+                self.speeds.learn_whole(Whole {
+                    took: first_byte.at - booking.sent - self.net(),
+                    wait: booking.wait,
+                    prompt,
+                    output,
+                    streams: booking.streams,
+                });
+            }
+            (Work::Generate, _) => {}
+        }
+    }
+
+    fn release(&mut self, booking: &Booking, outcome: Outcome, now: Seconds) {
+        self.inflight = self.inflight.saturating_sub(1);
+        let was_head = self.backlog.is_head(booking.number);
+        let had_no_byte = self.backlog.remove(booking.number).is_some();
+        if was_head && outcome != Outcome::Unsent {
+            self.backlog.turn(now);
+        }
+        if !had_no_byte && booking.decodes() {
+            self.meter.end(now);
+        }
+    }
+}
+
+/// A count that a worker reports, if it can be one.
+pub(super) fn believable(count: Option<f64>) -> Option<f64> {
+    count.filter(|count| (0.0..=MOST_TOKENS).contains(count))
+}
