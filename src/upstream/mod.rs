@@ -15,7 +15,7 @@ mod probe;
 
 pub use answer::UpstreamBody;
 pub use pool::{Sent, Upstream};
-pub use probe::probe;
+pub use probe::{Probed, probe};
 
 use bytes::Bytes;
 use http_body_util::Full;

@@ -6,11 +6,21 @@ use http_body_util::{BodyExt, Full, Limited};
 
 use super::connect::{self, Sender, lost};
 use super::{Loss, UpstreamRequest};
+use crate::clock::Clock;
 use crate::config::plan::Origin;
 use crate::units::{Bytes as ByteCount, Seconds};
 
 /// An answer is read this far, so that the connection ends cleanly, and no further.
 const READ: ByteCount = ByteCount(64 << 10);
+
+/// What a probe found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Probed {
+    /// The answer's status; `None` when nothing was asked.
+    pub status: Option<StatusCode>,
+    /// How long opening the connection took: one round trip, and the name's resolution if it has one.
+    pub connected_in: Seconds,
+}
 
 /// Connects, and asks `path` where there is one. The caller bounds the whole.
 ///
@@ -21,22 +31,25 @@ pub async fn probe(
     path: Option<&str>,
     headers: &HeaderMap,
     connect: Seconds,
-) -> Result<Option<StatusCode>, Loss> {
+    clock: Clock,
+) -> Result<Probed, Loss> {
+    let began = clock.now();
     let Some(path) = path else {
-        return connect::tcp(origin, connect).await.map(|_| None);
+        connect::tcp(origin, connect).await?;
+        return Ok(Probed { status: None, connected_in: clock.now() - began });
     };
     let request = request(origin, path, headers)?;
-    let response = match connect::open(origin, connect).await? {
+    let sender = connect::open(origin, connect).await?;
+    let connected_in = clock.now() - began;
+    let response = match sender {
         Sender::Http1(mut sender) => sender.send_request(request).await,
         Sender::Http2(mut sender) => sender.send_request(request).await,
     };
     let response = response.map_err(|error| lost(&error))?;
     let status = response.status();
     // What it says beyond its status is of no interest; an answer that breaks off is judged by its status too.
-    let _ = Limited::new(response.into_body(), READ.to_usize())
-        .collect()
-        .await;
-    Ok(Some(status))
+    let _ = Limited::new(response.into_body(), READ.to_usize()).collect().await;
+    Ok(Probed { status: Some(status), connected_in })
 }
 
 fn request(origin: &Origin, path: &str, headers: &HeaderMap) -> Result<UpstreamRequest, Loss> {
