@@ -8,5 +8,6 @@ pub mod clock;
 pub mod config;
 pub mod decide;
 pub mod fault;
+pub mod observe;
 pub mod rng;
 pub mod units;
