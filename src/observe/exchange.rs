@@ -18,45 +18,14 @@ use http::{HeaderValue, Method, StatusCode};
 use super::Observe;
 use super::access_line::{AccessLine, push_millis};
 use super::metrics::Pace;
-use super::names::{NONE, OTHER};
+use super::names::{NONE, OTHER, RouteName};
+use super::request_id;
 use crate::clock;
 use crate::fault::{Fault, Kind};
 use crate::units::{ModelName, Seconds, WorkerId};
 
-/// The longest id that is taken over from a client.
-const LONGEST_ID: usize = 128;
 /// The longest model name that is logged; what is longer is no model's name.
 const LONGEST_MODEL: usize = 256;
-
-/// What a request was matched to, as logs and metrics name it: never the request's own path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RouteName {
-    /// A built-in path.
-    BuiltIn(&'static str),
-    /// A configured pattern, as typed.
-    Pattern(Arc<str>),
-}
-
-impl RouteName {
-    fn as_str(&self) -> &str {
-        match self {
-            RouteName::BuiltIn(path) => path,
-            RouteName::Pattern(pattern) => pattern,
-        }
-    }
-}
-
-impl From<&'static str> for RouteName {
-    fn from(path: &'static str) -> Self {
-        RouteName::BuiltIn(path)
-    }
-}
-
-impl From<&Arc<str>> for RouteName {
-    fn from(pattern: &Arc<str>) -> Self {
-        RouteName::Pattern(Arc::clone(pattern))
-    }
-}
 
 /// A request that is being served. Counts and logs itself once, when dropped.
 #[derive(Debug)]
@@ -126,16 +95,13 @@ impl Exchange {
         observe: Arc<Observe>,
         method: &Method,
         path: &str,
-        request_id: Option<&HeaderValue>,
+        client_id: Option<&HeaderValue>,
     ) -> Self {
         let started = observe.clock.now();
         let path = path.split_once('?').map_or(path, |(path, _query)| path);
         Exchange {
             observe,
-            id: request_id
-                .filter(|id| is_plain_id(id.as_bytes()))
-                .cloned()
-                .unwrap_or_else(made_id),
+            id: request_id::taken_or_made(client_id),
             method: method.clone(),
             path: path.into(),
             arrived: clock::wall(),
@@ -412,19 +378,6 @@ impl Drop for Exchange {
     }
 }
 
-/// An id that may be repeated in headers and logs without a second thought.
-fn is_plain_id(id: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
-    (1..=LONGEST_ID).contains(&id.len()) && id.iter().all(plain)
-}
-
-/// 128 random bits in hexadecimal.
-fn made_id() -> HeaderValue {
-    let text = format!("{:032x}", rand::random::<u128>());
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
-        .unwrap_or_else(|_| HeaderValue::from_static("unnamed"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -653,24 +606,6 @@ mod tests {
             "forebay_requests_total{code=\"499\",model=\"other\",reason=\"client_gone\",",
             "route=\"other\",tenant=\"-\"} 1"
         )));
-    }
-
-    #[test]
-    fn a_plain_id_is_kept_and_any_other_is_replaced() {
-        let seen = Seen::new();
-        let opened = |id: &str| {
-            let id = HeaderValue::from_str(id).unwrap();
-            let exchange = seen.observe.open(&Method::GET, "/", Some(&id));
-            exchange.id().to_str().unwrap().to_owned()
-        };
-        assert_eq!(opened("Req-1.2:3_4"), "Req-1.2:3_4");
-        assert_eq!(opened(&"x".repeat(128)), "x".repeat(128));
-        for odd in ["", "two words", "\"quoted\"", &"x".repeat(129)] {
-            let made = opened(odd);
-            assert_ne!(made, odd);
-            assert!(made.len() == 32 && made.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        }
-        assert_ne!(opened(""), opened(""));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod access_log;
 mod exchange;
 mod metrics;
 pub mod names;
+mod request_id;
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderValue, Method};
 
-pub use exchange::{Exchange, RouteName};
+pub use exchange::Exchange;
 pub use metrics::{Metrics, WorkerGauges};
+pub use names::RouteName;
 
 use crate::clock::Clock;
 use crate::config::plan::LogPlan;

@@ -8,6 +8,8 @@
 //! client can make the number of series grow. A model that no worker serves is [`OTHER`]; what does not apply is
 //! [`NONE`].
 
+use std::sync::Arc;
+
 /// The label of something that a client named and the configuration does not know.
 pub const OTHER: &str = "other";
 
@@ -18,6 +20,38 @@ pub const NONE: &str = "-";
 pub const WORKER_STATES: [&str; 7] = [
     "starting", "loading", "up", "draining", "ejected", "down", "asleep",
 ];
+
+/// What a request was matched to, as logs and metrics name it: never the request's own path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteName {
+    /// A built-in path.
+    BuiltIn(&'static str),
+    /// A configured pattern, as typed.
+    Pattern(Arc<str>),
+}
+
+impl RouteName {
+    /// As a label.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            RouteName::BuiltIn(path) => path,
+            RouteName::Pattern(pattern) => pattern,
+        }
+    }
+}
+
+impl From<&'static str> for RouteName {
+    fn from(path: &'static str) -> Self {
+        RouteName::BuiltIn(path)
+    }
+}
+
+impl From<&Arc<str>> for RouteName {
+    fn from(pattern: &Arc<str>) -> Self {
+        RouteName::Pattern(Arc::clone(pattern))
+    }
+}
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq)]
