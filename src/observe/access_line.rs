@@ -4,8 +4,6 @@
 //! without formatting floating point. Every string is escaped by RFC 8259 §7, so a path with quotes, control
 //! characters or anything else stays one valid line. A key that is absent is unknown; nothing is ever `null`.
 
-use std::io::Write as _;
-
 use crate::units::Seconds;
 
 /// What a line tells. The keys are the contract's.
@@ -130,12 +128,15 @@ fn push_thousandths(out: &mut Vec<u8>, value: u64, decimals: u32) {
 }
 
 fn push_number(out: &mut Vec<u8>, value: u64) {
-    // A vector takes every byte it is given.
-    let _ = write!(out, "{value}");
+    if value >= 10 {
+        push_number(out, value / 10);
+    }
+    out.push(digit(value));
 }
 
+/// The last digit.
 fn digit(value: u64) -> u8 {
-    b"0123456789"[usize::try_from(value % 10).unwrap_or(0)]
+    b'0' + (value % 10) as u8
 }
 
 /// A JSON string: runs that need no escape are copied whole.
