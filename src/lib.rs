@@ -4,6 +4,7 @@
 //! order). To follow a request, read `line.rs` from top to bottom.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod clock;
 pub mod config;
 pub mod decide;
