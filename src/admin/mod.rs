@@ -28,9 +28,9 @@ use crate::observe::Observe;
 use door::{Door, Verdict};
 use token::TokenSource;
 
-/// The status page, with `{nonce}` where this answer's nonce goes.
+/// The status page. `{nonce}` stands where the nonce of each answer goes.
 const PAGE: &str = include_str!("page.html");
-/// What a browser without the token sees, with `{place}` where to find it.
+/// What a browser without the token sees, with `{place}` for where to find it.
 const LOCKED: &str = include_str!("locked.html");
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -99,7 +99,7 @@ impl Admin {
 
     fn inside<B>(&self, request: &Request<B>) -> Answer {
         match request.uri().path() {
-            "/" => self.read(request, |_| status_page()),
+            "/" => self.read(request, |_| page(StatusCode::OK, PAGE)),
             "/api/workers" => self.read(request, Self::workers),
             "/api/config" => self.read(request, |admin| {
                 Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
@@ -158,11 +158,8 @@ impl Admin {
     fn unauthorized(&self, path: &str) -> Answer {
         let place = self.door.origin.to_string();
         let answer = if path == "/" {
-            let page = LOCKED.replace("{place}", &html_escaped(&place));
-            let policy =
-                "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-            Answer::new(StatusCode::UNAUTHORIZED, HTML, page)
-                .with(header::CONTENT_SECURITY_POLICY, policy)
+            let text = LOCKED.replace("{place}", &html_escaped(&place));
+            page(StatusCode::UNAUTHORIZED, &text)
         } else {
             let message = format!("send `Authorization: Bearer TOKEN`; the token is here: {place}");
             Answer::refusal(StatusCode::UNAUTHORIZED, "unauthorized", &message)
@@ -171,13 +168,14 @@ impl Admin {
     }
 }
 
-fn status_page() -> Answer {
+/// A page that runs and shows nothing but what carries this answer's nonce.
+fn page(status: StatusCode, text: &str) -> Answer {
     let nonce = token::random_text();
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
          img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
-    Answer::new(StatusCode::OK, HTML, PAGE.replace("{nonce}", &nonce))
+    Answer::new(status, HTML, text.replace("{nonce}", &nonce))
         .with(header::CONTENT_SECURITY_POLICY, &policy)
 }
 
