@@ -4,6 +4,9 @@
 //! how many label values it takes (`Counters<5>`) and at start whether its row agrees; after that, counting can't fail.
 //! `prometheus` finds a series by hashing its label values under a read lock, without allocating; where even that is
 //! too much, as for each token of a stream, the series is looked up once and kept ([`Pace`]).
+//! It hashes the values without a separator between them: two series would be taken for one if their values, joined,
+//! read the same. Our last labels are from fixed lists of which no entry ends another, so only a route and a model that
+//! are named for the purpose could meet.
 
 use std::collections::BTreeMap;
 use std::io;
