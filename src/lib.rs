@@ -4,11 +4,13 @@
 //! order). To follow a request, read `line.rs` from top to bottom.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod clock;
 pub mod config;
 pub mod decide;
 pub mod facts;
 pub mod fault;
+pub mod observe;
 pub mod rng;
 pub mod units;
 pub mod upstream;
