@@ -24,7 +24,11 @@ impl Alarm {
     /// An alarm that is not armed.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Alarm { clock, timer: None, armed_for: Seconds::ZERO }
+        Alarm {
+            clock,
+            timer: None,
+            armed_for: Seconds::ZERO,
+        }
     }
 
     /// Ready once `due` has passed; else the task is woken then, or earlier.
@@ -38,7 +42,9 @@ impl Alarm {
                 self.armed_for = due;
                 self.timer = None;
             }
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(left.to_duration())));
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(sleep(left.to_duration())));
             ready!(timer.as_mut().poll(cx));
             self.timer = None;
         }
@@ -53,7 +59,10 @@ mod tests {
 
     #[test]
     fn it_rings_when_due_also_when_the_deadline_moves_both_ways() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let clock = Clock::start();
             let mut alarm = Alarm::new(clock);

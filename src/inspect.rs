@@ -69,10 +69,17 @@ pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
         return Ok(Way::Route(route));
     }
     let Some(built_in) = BuiltIn::of(path) else {
-        return Err(Fault::new(Kind::NoRoute, "no [[route]] and no built-in path matches this path"));
+        return Err(Fault::new(
+            Kind::NoRoute,
+            "no [[route]] and no built-in path matches this path",
+        ));
     };
     if !built_in.takes(&head.method) {
-        let message = format!("{} does not take {}", built_in.route(), known_method(&head.method));
+        let message = format!(
+            "{} does not take {}",
+            built_in.route(),
+            known_method(&head.method)
+        );
         return Err(Fault::new(Kind::MethodNotAllowed, message));
     }
     Ok(Way::BuiltIn(built_in))
@@ -80,13 +87,28 @@ pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
 
 /// A method as it may be shown: unknown ones are client text.
 fn known_method(method: &Method) -> &str {
-    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS];
-    if known.contains(method) { method.as_str() } else { "this method" }
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::PATCH,
+        Method::OPTIONS,
+    ];
+    if known.contains(method) {
+        method.as_str()
+    } else {
+        "this method"
+    }
 }
 
 fn readable(head: &Parts) -> Result<(), Fault> {
     if head.method == Method::CONNECT {
-        return Err(Fault::new(Kind::MethodNotAllowed, "CONNECT is refused: this is no tunnel"));
+        return Err(Fault::new(
+            Kind::MethodNotAllowed,
+            "CONNECT is refused: this is no tunnel",
+        ));
     }
     let hosts: Vec<_> = head.headers.get_all(HOST).iter().take(2).collect();
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
@@ -100,13 +122,18 @@ fn readable(head: &Parts) -> Result<(), Fault> {
         return Err(bad("Host is empty or no host name"));
     }
     match authority {
-        Some(authority) if !authority.eq_ignore_ascii_case(host) => Err(bad("the target and Host name two hosts")),
+        Some(authority) if !authority.eq_ignore_ascii_case(host) => {
+            Err(bad("the target and Host name two hosts"))
+        }
         _ => upgrade(head),
     }
 }
 
 fn upgrade(head: &Parts) -> Result<(), Fault> {
-    let asked = head.headers.get(UPGRADE).and_then(|value| value.to_str().ok());
+    let asked = head
+        .headers
+        .get(UPGRADE)
+        .and_then(|value| value.to_str().ok());
     match asked {
         Some(protocol) if protocol.eq_ignore_ascii_case("websocket") => {
             Err(bad("WebSocket upgrades are not supported by this version"))
@@ -123,7 +150,12 @@ fn bad(message: &str) -> Fault {
 ///
 /// # Errors
 /// `bad_request`, `unsupported_encoding`, and `model` missing where several are served.
-pub fn facts(way: &Way<'_>, head: &Parts, body: &[u8], served: &[ModelName]) -> Result<RequestFacts, Fault> {
+pub fn facts(
+    way: &Way<'_>,
+    head: &Parts,
+    body: &[u8],
+    served: &[ModelName],
+) -> Result<RequestFacts, Fault> {
     match way {
         Way::BuiltIn(BuiltIn::Inference(kind)) => inference(head, body, kind, served),
         Way::BuiltIn(BuiltIn::KServeModel { model, .. }) => kserve(head, body, model),
@@ -131,7 +163,12 @@ pub fn facts(way: &Way<'_>, head: &Parts, body: &[u8], served: &[ModelName]) -> 
     }
 }
 
-fn inference(head: &Parts, body: &[u8], kind: &Inference, served: &[ModelName]) -> Result<RequestFacts, Fault> {
+fn inference(
+    head: &Parts,
+    body: &[u8],
+    kind: &Inference,
+    served: &[ModelName],
+) -> Result<RequestFacts, Fault> {
     plain_json(head)?;
     let peek = facts::peek(body)?;
     let model = match (&peek.model, served) {
@@ -154,8 +191,15 @@ fn inference(head: &Parts, body: &[u8], kind: &Inference, served: &[ModelName]) 
 
 fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault> {
     identity(head)?;
-    let length = head.headers.get(KSERVE_HEADER_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let prompt = if body.is_empty() { Tokens(1.0) } else { facts::kserve_work(body, length) };
+    let length = head
+        .headers
+        .get(KSERVE_HEADER_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let prompt = if body.is_empty() {
+        Tokens(1.0)
+    } else {
+        facts::kserve_work(body, length)
+    };
     Ok(embed(Some(ModelName::new(model)), prompt))
 }
 
@@ -166,21 +210,38 @@ fn raw(body: &[u8]) -> RequestFacts {
 }
 
 fn embed(model: Option<ModelName>, prompt: Tokens) -> RequestFacts {
-    RequestFacts { model, model_span: None, streamed: false, generates: false, max_tokens: None, prompt }
+    RequestFacts {
+        model,
+        model_span: None,
+        streamed: false,
+        generates: false,
+        max_tokens: None,
+        prompt,
+    }
 }
 
 /// Up to eight names, for a message.
 fn listed(models: &[ModelName]) -> String {
     let shown: Vec<_> = models.iter().take(8).map(ModelName::as_str).collect();
-    let more = if models.len() > shown.len() { ", …" } else { "" };
+    let more = if models.len() > shown.len() {
+        ", …"
+    } else {
+        ""
+    };
     shown.join(", ") + more
 }
 
 fn plain_json(head: &Parts) -> Result<(), Fault> {
     identity(head)?;
-    let kind = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     if kind.to_ascii_lowercase().starts_with("multipart/") {
-        return Err(bad("multipart bodies are not supported by this version; a [[route]] passes them unread"));
+        return Err(bad(
+            "multipart bodies are not supported by this version; a [[route]] passes them unread",
+        ));
     }
     Ok(())
 }
@@ -189,7 +250,10 @@ fn plain_json(head: &Parts) -> Result<(), Fault> {
 fn identity(head: &Parts) -> Result<(), Fault> {
     match head.headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(Fault::new(Kind::UnsupportedEncoding, "send the body without Content-Encoding"))
+            Err(Fault::new(
+                Kind::UnsupportedEncoding,
+                "send the body without Content-Encoding",
+            ))
         }
         _ => Ok(()),
     }
@@ -198,8 +262,11 @@ fn identity(head: &Parts) -> Result<(), Fault> {
 /// All client-facing model names of a plan, sorted and once each.
 #[must_use]
 pub fn served(plan: &Plan) -> Arc<[ModelName]> {
-    let mut names: Vec<_> =
-        plan.workers.iter().flat_map(|worker| worker.models.iter().map(|alias| alias.client.clone())).collect();
+    let mut names: Vec<_> = plan
+        .workers
+        .iter()
+        .flat_map(|worker| worker.models.iter().map(|alias| alias.client.clone()))
+        .collect();
     names.sort();
     names.dedup();
     names.into()

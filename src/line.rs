@@ -74,7 +74,11 @@ where
     B::Error: std::fmt::Display,
 {
     let (head, mut body) = request.into_parts();
-    let mut exchange = app.observe.open(&head.method, head.uri.path(), head.headers.get(X_REQUEST_ID));
+    let mut exchange = app.observe.open(
+        &head.method,
+        head.uri.path(),
+        head.headers.get(X_REQUEST_ID),
+    );
     match walk(app, client, &head, &mut body, &mut exchange).await {
         Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),
         Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
@@ -122,7 +126,15 @@ where
     exchange.queued(waited);
     exchange.routed(app.clock.now() - began - waited);
 
-    let errand = Errand { head, body: held.bytes(), facts: &facts, way: &way, ask: &ask, plan: &plan, client };
+    let errand = Errand {
+        head,
+        body: held.bytes(),
+        facts: &facts,
+        way: &way,
+        ask: &ask,
+        plan: &plan,
+        client,
+    };
     let begun = app.forward.answer(lease, &errand, exchange).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(Box::new(begun)))
 }
@@ -135,7 +147,11 @@ fn ask(facts: &RequestFacts, way: &Way<'_>) -> Ask {
     Ask {
         model: facts.model.clone(),
         only,
-        work: if facts.generates { Work::Generate } else { Work::Embed },
+        work: if facts.generates {
+            Work::Generate
+        } else {
+            Work::Embed
+        },
         prompt: facts.prompt,
         max_tokens: facts.max_tokens,
         streamed: facts.streamed,
@@ -167,8 +183,17 @@ impl App {
         }
         let causes: Vec<_> = workers
             .iter()
-            .map(|worker| format!("{}: {}", worker.name, worker.reason.as_deref().unwrap_or(worker.state.label())))
+            .map(|worker| {
+                format!(
+                    "{}: {}",
+                    worker.name,
+                    worker.reason.as_deref().unwrap_or(worker.state.label())
+                )
+            })
             .collect();
-        Err(Fault::new(Kind::NoWorker, format!("no worker is up ({})", causes.join("; "))))
+        Err(Fault::new(
+            Kind::NoWorker,
+            format!("no worker is up ({})", causes.join("; ")),
+        ))
     }
 }

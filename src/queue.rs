@@ -32,7 +32,9 @@ pub async fn turn(fleet: &Arc<Fleet>, ask: &Ask, clock: Clock) -> Result<(Lease,
             let lease = in_line(fleet, ask, &[]).await?;
             Ok((lease, clock.now() - began))
         }
-        turn => turn.map(|lease| (lease, Seconds::ZERO)).map_err(|why| refusal(ask, why)),
+        turn => turn
+            .map(|lease| (lease, Seconds::ZERO))
+            .map_err(|why| refusal(ask, why)),
     }
 }
 
@@ -40,7 +42,11 @@ pub async fn turn(fleet: &Arc<Fleet>, ask: &Ask, clock: Clock) -> Result<(Lease,
 ///
 /// # Errors
 /// As [`turn`]; `no_worker` when all were tried.
-pub async fn another_turn(fleet: &Arc<Fleet>, ask: &Ask, tried: &[WorkerId]) -> Result<Lease, Fault> {
+pub async fn another_turn(
+    fleet: &Arc<Fleet>,
+    ask: &Ask,
+    tried: &[WorkerId],
+) -> Result<Lease, Fault> {
     match fleet.reserve(ask, tried) {
         Err(NoChoice::Busy) => in_line(fleet, ask, tried).await,
         turn => turn.map_err(|why| refusal(ask, why)),
@@ -52,7 +58,9 @@ async fn in_line(fleet: &Arc<Fleet>, ask: &Ask, tried: &[WorkerId]) -> Result<Le
         let message = "all workers that could serve this are at max_inflight and the queue is full";
         Fault::new(Kind::QueueFull, message).retry_after(COME_BACK)
     };
-    let (ticket, granted) = fleet.stand_in_line(ask.clone(), tried).map_err(|_| full())?;
+    let (ticket, granted) = fleet
+        .stand_in_line(ask.clone(), tried)
+        .map_err(|_| full())?;
     let place = Place { fleet, ticket };
     let turn: Turn = match timeout(LONGEST_WAIT.to_duration(), granted).await {
         Ok(turn) => turn.unwrap_or(Err(NoChoice::Down)),
@@ -78,11 +86,18 @@ impl Drop for Place<'_> {
 }
 
 fn refusal(ask: &Ask, why: NoChoice) -> Fault {
-    let model = ask.model.as_ref().map_or("this route", crate::units::ModelName::as_str);
+    let model = ask
+        .model
+        .as_ref()
+        .map_or("this route", crate::units::ModelName::as_str);
     match why {
         NoChoice::UnknownModel { nearest } => {
             let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-            Fault::new(Kind::ModelNotFound, format!("no worker serves `{model}`{hint}")).param("model")
+            Fault::new(
+                Kind::ModelNotFound,
+                format!("no worker serves `{model}`{hint}"),
+            )
+            .param("model")
         }
         NoChoice::Down | NoChoice::Busy => {
             let message = format!("no worker that serves `{model}` is up");

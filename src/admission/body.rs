@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 
 use crate::config::plan::Limits;
 use crate::fault::{Fault, Kind};
+use crate::observe::Observe;
 use crate::units::{Bytes as ByteCount, Seconds};
 
 /// Room made at once for a body that says its length; more is made as it arrives.
@@ -25,13 +26,14 @@ pub struct Intake {
     buffered: ByteCount,
     patience: Seconds,
     held: Arc<AtomicU64>,
+    observe: Arc<Observe>,
 }
 
 /// A body in memory, counted until this is dropped.
 #[derive(Debug)]
 pub struct Held {
     bytes: Bytes,
-    counted: Counted,
+    _counted: Counted,
 }
 
 impl Held {
@@ -46,18 +48,21 @@ impl Held {
 #[derive(Debug)]
 struct Counted {
     held: Arc<AtomicU64>,
+    observe: Arc<Observe>,
     count: u64,
 }
 
 impl Counted {
     fn add(&mut self, count: usize) -> u64 {
         self.count += count as u64;
+        self.observe.metrics.buffer_grew(count as u64);
         self.held.fetch_add(count as u64, Ordering::AcqRel) + count as u64
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        self.observe.metrics.buffer_shrank(self.count);
         self.held.fetch_sub(self.count, Ordering::AcqRel);
     }
 }
@@ -65,9 +70,15 @@ impl Drop for Counted {
 impl Intake {
     /// Holds nothing yet.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, observe: Arc<Observe>) -> Self {
         let held = Arc::new(AtomicU64::new(0));
-        Intake { body: limits.body, buffered: limits.buffered, patience: limits.idle, held }
+        Intake {
+            body: limits.body,
+            buffered: limits.buffered,
+            patience: limits.idle,
+            held,
+            observe,
+        }
     }
 
     /// Request bodies in memory now.
@@ -90,15 +101,27 @@ impl Intake {
         if told.is_some_and(|length| length > self.body.0) {
             return Err(self.too_large());
         }
-        let mut counted = Counted { held: self.held.clone(), count: 0 };
+        let mut counted = Counted {
+            held: self.held.clone(),
+            observe: self.observe.clone(),
+            count: 0,
+        };
         let Some(first) = self.next(body).await? else {
-            return Ok(Held { bytes: Bytes::new(), counted });
+            return Ok(Held {
+                bytes: Bytes::new(),
+                _counted: counted,
+            });
         };
         self.count(&mut counted, first.len())?;
         if body.is_end_stream() {
-            return Ok(Held { bytes: first, counted });
+            return Ok(Held {
+                bytes: first,
+                _counted: counted,
+            });
         }
-        let room = told.map_or(first.len() * 2, |length| usize::try_from(length).unwrap_or(TRUST));
+        let room = told.map_or(first.len() * 2, |length| {
+            usize::try_from(length).unwrap_or(TRUST)
+        });
         let mut all = BytesMut::with_capacity(room.min(TRUST).max(first.len()));
         all.extend_from_slice(&first);
         drop(first);
@@ -106,7 +129,10 @@ impl Intake {
             self.count(&mut counted, piece.len())?;
             all.extend_from_slice(&piece);
         }
-        Ok(Held { bytes: all.freeze(), counted })
+        Ok(Held {
+            bytes: all.freeze(),
+            _counted: counted,
+        })
     }
 
     /// Reads and forgets what a refused client is still sending, within bounds.
@@ -134,7 +160,8 @@ impl Intake {
         B::Error: std::fmt::Display,
     {
         loop {
-            let frame = match tokio::time::timeout(self.patience.to_duration(), body.frame()).await {
+            let frame = match tokio::time::timeout(self.patience.to_duration(), body.frame()).await
+            {
                 Err(_) => return Err(self.too_slow()),
                 Ok(None) => return Ok(None),
                 Ok(Some(frame)) => frame.map_err(|error| broken(&error))?,
@@ -158,17 +185,29 @@ impl Intake {
     }
 
     fn too_large(&self) -> Fault {
-        let message = format!("the body is over limits.body = {}; send less or raise the limit", self.body);
+        let message = format!(
+            "the body is over limits.body = {}; send less or raise the limit",
+            self.body
+        );
         Fault::new(Kind::BodyTooLarge, message)
     }
 
     fn overloaded(&self) -> Fault {
-        let message = format!("request bodies in memory have reached limits.buffered = {}", self.buffered);
+        let message = format!(
+            "request bodies in memory have reached limits.buffered = {}",
+            self.buffered
+        );
         Fault::new(Kind::Overloaded, message).retry_after(Seconds(1.0))
     }
 
     fn too_slow(&self) -> Fault {
-        Fault::new(Kind::RequestTimeout, format!("nothing of the body came for limits.idle = {}", self.patience))
+        Fault::new(
+            Kind::RequestTimeout,
+            format!(
+                "nothing of the body came for limits.idle = {}",
+                self.patience
+            ),
+        )
     }
 }
 
@@ -186,15 +225,23 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
+    use crate::clock::Clock;
+    use crate::config::plan::{AccessTarget, LogLevel, LogPlan};
 
     fn intake(body: u64, buffered: u64) -> Intake {
-        Intake::new(&Limits {
+        let log = LogPlan {
+            level: LogLevel::Error,
+            access: AccessTarget::Off,
+        };
+        let observe = Observe::new(Clock::start(), &log, &[], &[]).unwrap();
+        let limits = Limits {
             body: ByteCount(body),
             buffered: ByteCount(buffered),
             header: ByteCount(1),
             header_timeout: Seconds(1.0),
             idle: Seconds(1.0),
-        })
+        };
+        Intake::new(&limits, Arc::new(observe))
     }
 
     /// A body that comes in pieces and does not say how long it is.
@@ -208,7 +255,11 @@ mod tests {
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
-            Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes())))))
+            Poll::Ready(
+                self.0
+                    .pop_front()
+                    .map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes())))),
+            )
         }
     }
 
@@ -217,7 +268,11 @@ mod tests {
     }
 
     fn block<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(future)
     }
 
     #[test]
@@ -241,8 +296,18 @@ mod tests {
     fn both_limits_hold_and_a_refused_body_counts_no_longer() {
         for (body, buffered, kind) in [(4, 100, Kind::BodyTooLarge), (100, 4, Kind::Overloaded)] {
             let intake = intake(body, buffered);
-            assert_eq!(block(intake.read(&mut pieces(&["abc", "def"]))).unwrap_err().kind, kind);
-            assert_eq!(block(intake.read(&mut Full::new(Bytes::from_static(b"abcdef")))).unwrap_err().kind, kind);
+            assert_eq!(
+                block(intake.read(&mut pieces(&["abc", "def"])))
+                    .unwrap_err()
+                    .kind,
+                kind
+            );
+            assert_eq!(
+                block(intake.read(&mut Full::new(Bytes::from_static(b"abcdef"))))
+                    .unwrap_err()
+                    .kind,
+                kind
+            );
             assert_eq!(intake.held(), ByteCount(0));
         }
     }

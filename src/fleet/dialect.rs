@@ -12,9 +12,12 @@ use crate::config::plan::{Engine, Secret};
 #[must_use]
 pub const fn liveness_path(engine: Engine) -> Option<&'static str> {
     match engine {
-        Engine::Forebay | Engine::Vllm | Engine::Sglang | Engine::Tgi | Engine::Tei | Engine::Llamacpp => {
-            Some("/health")
-        }
+        Engine::Forebay
+        | Engine::Vllm
+        | Engine::Sglang
+        | Engine::Tgi
+        | Engine::Tei
+        | Engine::Llamacpp => Some("/health"),
         Engine::Triton => Some("/v2/health/ready"),
         Engine::Ollama => Some("/api/version"),
         Engine::Openai => Some("/v1/models"),
@@ -29,8 +32,12 @@ pub const fn liveness_path(engine: Engine) -> Option<&'static str> {
 pub fn verdict(engine: Engine, status: StatusCode) -> Result<(), String> {
     match (engine, status.as_u16()) {
         (_, 200..300) => Ok(()),
-        (_, 401 | 403) => Err(format!("the key is missing or wrong (probe answered {status})")),
-        (Engine::Llamacpp | Engine::Forebay, 503) => Err("loading its model (probe answered 503)".to_owned()),
+        (_, 401 | 403) => Err(format!(
+            "the key is missing or wrong (probe answered {status})"
+        )),
+        (Engine::Llamacpp | Engine::Forebay, 503) => {
+            Err("loading its model (probe answered 503)".to_owned())
+        }
         _ => Err(format!("probe answered {status}")),
     }
 }
@@ -50,8 +57,16 @@ mod tests {
     #[test]
     fn a_wrong_key_is_told_from_a_dead_worker() {
         assert!(verdict(Engine::Openai, StatusCode::OK).is_ok());
-        assert!(verdict(Engine::Openai, StatusCode::UNAUTHORIZED).unwrap_err().contains("key"));
-        assert!(verdict(Engine::Llamacpp, StatusCode::SERVICE_UNAVAILABLE).unwrap_err().contains("loading"));
+        assert!(
+            verdict(Engine::Openai, StatusCode::UNAUTHORIZED)
+                .unwrap_err()
+                .contains("key")
+        );
+        assert!(
+            verdict(Engine::Llamacpp, StatusCode::SERVICE_UNAVAILABLE)
+                .unwrap_err()
+                .contains("loading")
+        );
         assert!(verdict(Engine::Vllm, StatusCode::FOUND).is_err());
     }
 }

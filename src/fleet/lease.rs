@@ -18,8 +18,19 @@ pub struct Lease {
 
 impl Lease {
     pub(super) fn new(fleet: Arc<Fleet>, choice: Choice) -> Self {
-        let Choice { worker, booking, terms, candidates } = choice;
-        Lease { fleet, booking: Some(booking), worker, terms, candidates }
+        let Choice {
+            worker,
+            booking,
+            terms,
+            candidates,
+        } = choice;
+        Lease {
+            fleet,
+            booking: Some(booking),
+            worker,
+            terms,
+            candidates,
+        }
     }
 
     /// Whose place it is.
@@ -59,7 +70,8 @@ impl Lease {
 
     fn give_back(&mut self, outcome: Outcome) {
         if let Some(booking) = self.booking.take() {
-            self.fleet.change(|core, now| core.state.finish(booking, outcome, now));
+            self.fleet
+                .change(|core, now| core.state.finish(booking, outcome, now));
         }
     }
 }
@@ -72,6 +84,9 @@ impl Drop for Lease {
 
 impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lease").field("worker", &self.worker).field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_struct("Lease")
+            .field("worker", &self.worker)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
     }
 }

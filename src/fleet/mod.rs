@@ -25,7 +25,9 @@ pub use probe::watch;
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
-use crate::decide::{Ask, Choice, FleetState, Grant, LineFull, NoChoice, StateChange, Ticket, WorkerSpec, WorkerView};
+use crate::decide::{
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, StateChange, Ticket, WorkerSpec, WorkerView,
+};
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
 
@@ -59,9 +61,17 @@ impl Fleet {
     #[must_use]
     pub fn new(plan: &Plan, clock: Clock, seed: u64) -> Arc<Self> {
         let state = FleetState::new(plan.workers.iter().map(spec).collect(), plan.routing.policy);
-        let core = Core { state, rng: Rng::seeded(seed), waiting: BTreeMap::new() };
+        let core = Core {
+            state,
+            rng: Rng::seeded(seed),
+            waiting: BTreeMap::new(),
+        };
         let pulses = plan.workers.iter().map(|_| Pulse::default()).collect();
-        Arc::new(Fleet { clock, core: Mutex::new(core), pulses })
+        Arc::new(Fleet {
+            clock,
+            core: Mutex::new(core),
+            pulses,
+        })
     }
 
     /// Picks a worker and books a place on it, in one step.
@@ -113,7 +123,11 @@ impl Fleet {
     }
 
     /// A probe's verdict; returns the change of state it brought, if any.
-    pub fn probed(self: &Arc<Self>, worker: WorkerId, verdict: Result<(), String>) -> Option<StateChange> {
+    pub fn probed(
+        self: &Arc<Self>,
+        worker: WorkerId,
+        verdict: Result<(), String>,
+    ) -> Option<StateChange> {
         self.change(|core, now| core.state.probe(worker, verdict, now))
     }
 
@@ -130,7 +144,10 @@ impl Fleet {
     }
 
     /// Turns the tokens that passed since the last call into decode samples; to be called every 0.1–0.25 s.
-    #[expect(clippy::cast_precision_loss, reason = "tokens of a quarter of a second")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "tokens of a quarter of a second"
+    )]
     pub fn sample_decode(&self) {
         let now = self.clock.now();
         let mut core = self.core.lock();
@@ -142,13 +159,24 @@ impl Fleet {
 
     /// When bytes of an answer last came from a worker.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "milliseconds of a process's life")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "milliseconds of a process's life"
+    )]
     pub fn last_heard(&self, worker: WorkerId) -> Option<Seconds> {
-        let millis = self.pulses.get(worker.index())?.heard.load(Ordering::Relaxed);
+        let millis = self
+            .pulses
+            .get(worker.index())?
+            .heard
+            .load(Ordering::Relaxed);
         (millis > 0).then(|| Seconds(millis as f64 / 1e3))
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a process's life")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "milliseconds of a process's life"
+    )]
     fn heard(&self, worker: WorkerId, tokens: u32, now: Seconds) {
         if let Some(pulse) = self.pulses.get(worker.index()) {
             pulse.heard.store((now.0 * 1e3) as u64, Ordering::Relaxed);
@@ -187,7 +215,9 @@ impl Core {
         let Core { waiting, .. } = self;
         granted
             .into_iter()
-            .filter_map(|Grant { ticket, result }| waiting.remove(&ticket).map(|sender| (sender, result)))
+            .filter_map(|Grant { ticket, result }| {
+                waiting.remove(&ticket).map(|sender| (sender, result))
+            })
             .collect()
     }
 }
@@ -195,7 +225,11 @@ impl Core {
 fn spec(plan: &WorkerPlan) -> WorkerSpec {
     WorkerSpec {
         name: plan.name.clone(),
-        models: plan.models.iter().map(|alias| alias.client.clone()).collect(),
+        models: plan
+            .models
+            .iter()
+            .map(|alias| alias.client.clone())
+            .collect(),
         cap: plan.max_inflight,
         speed: plan.speed,
         rise: plan.probe.rise,

@@ -25,8 +25,12 @@ pub async fn watch(fleet: Arc<Fleet>, clock: Clock, id: WorkerId, plan: WorkerPl
     loop {
         ticks.tick().await;
         let began = clock.now();
-        let verdict = ask(&plan, &headers, clock).await.map(|rtt| fleet.connected(id, rtt));
-        let Some(verdict) = unless_busy(verdict, fleet.last_heard(id), began) else { continue };
+        let verdict = ask(&plan, &headers, clock)
+            .await
+            .map(|rtt| fleet.connected(id, rtt));
+        let Some(verdict) = unless_busy(verdict, fleet.last_heard(id), began) else {
+            continue;
+        };
         if let Some(change) = fleet.probed(id, verdict) {
             tracing::info!(worker = %plan.name, from = change.from.label(), to = change.to.label(), reason = change.reason, "worker changed state");
         }
@@ -41,7 +45,13 @@ enum Failure {
 /// One probe; the round trip when it passed.
 async fn ask(plan: &WorkerPlan, headers: &HeaderMap, clock: Clock) -> Result<Seconds, Failure> {
     let limit = plan.probe.timeout;
-    let probing = upstream::probe(&plan.origin, plan.probe.path.as_deref(), headers, limit, clock);
+    let probing = upstream::probe(
+        &plan.origin,
+        plan.probe.path.as_deref(),
+        headers,
+        limit,
+        clock,
+    );
     let probed = match timeout(limit.to_duration(), probing).await {
         Err(_) | Ok(Err(Loss::ConnectTimeout(_))) => return Err(Failure::TimedOut(limit)),
         Ok(Err(loss)) => return Err(Failure::Other(loss.to_string())),
@@ -63,7 +73,9 @@ fn unless_busy(
         Ok(()) => Some(Ok(())),
         Err(Failure::Other(cause)) => Some(Err(cause)),
         Err(Failure::TimedOut(_)) if heard.is_some_and(|at| at >= began) => None,
-        Err(Failure::TimedOut(limit)) => Some(Err(format!("no answer to the probe within probe.timeout = {limit}"))),
+        Err(Failure::TimedOut(limit)) => Some(Err(format!(
+            "no answer to the probe within probe.timeout = {limit}"
+        ))),
     }
 }
 
@@ -86,8 +98,24 @@ mod tests {
     fn a_probe_that_times_out_while_bytes_come_says_nothing() {
         let timed_out = || Err(Failure::TimedOut(Seconds(2.0)));
         assert!(unless_busy(timed_out(), Some(Seconds(11.0)), Seconds(10.0)).is_none());
-        assert!(unless_busy(timed_out(), Some(Seconds(9.0)), Seconds(10.0)).unwrap().is_err());
-        assert!(unless_busy(timed_out(), None, Seconds(10.0)).unwrap().is_err());
-        assert!(unless_busy(Err(Failure::Other("reset".into())), Some(Seconds(11.0)), Seconds(10.0)).unwrap().is_err());
+        assert!(
+            unless_busy(timed_out(), Some(Seconds(9.0)), Seconds(10.0))
+                .unwrap()
+                .is_err()
+        );
+        assert!(
+            unless_busy(timed_out(), None, Seconds(10.0))
+                .unwrap()
+                .is_err()
+        );
+        assert!(
+            unless_busy(
+                Err(Failure::Other("reset".into())),
+                Some(Seconds(11.0)),
+                Seconds(10.0)
+            )
+            .unwrap()
+            .is_err()
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::units::Seconds;
 
 /// When an attempt is given up. Each timer is a point in time and the span that leads to it.
 #[derive(Clone, Copy, Debug)]
-pub struct Deadlines {
+pub(super) struct Deadlines {
     answer: Option<(Seconds, Seconds)>,
     total: Option<(Seconds, Seconds)>,
     first_byte: Option<(Seconds, Seconds)>,
@@ -45,7 +45,9 @@ impl Deadlines {
             (silence, Kind::Stalled, "timeouts.between_bytes"),
             (self.total, Kind::Deadline, "timeouts.total"),
         ];
-        let running = timers.into_iter().filter_map(|(timer, kind, name)| timer.map(|(at, span)| (at, kind, name, span)));
+        let running = timers
+            .into_iter()
+            .filter_map(|(timer, kind, name)| timer.map(|(at, span)| (at, kind, name, span)));
         running.min_by(|one, other| one.0.0.total_cmp(&other.0.0))
     }
 }
@@ -65,33 +67,70 @@ mod tests {
     }
 
     fn fires(deadlines: &Deadlines, heard: Option<f64>, begun: Option<f64>) -> Option<(f64, Kind)> {
-        deadlines.next(heard.map(Seconds), begun.map(Seconds)).map(|(at, kind, ..)| (at.0, kind))
+        deadlines
+            .next(heard.map(Seconds), begun.map(Seconds))
+            .map(|(at, kind, ..)| (at.0, kind))
     }
 
     #[test]
     fn a_stream_waits_for_its_first_byte_then_for_each_next() {
         let stream = Deadlines::new(&timeouts(), true, Seconds(10.0), Seconds(5.0));
-        assert_eq!(fires(&stream, None, None), Some((310.0, Kind::FirstByteTimeout)));
-        assert_eq!(fires(&stream, None, Some(20.0)), Some((310.0, Kind::FirstByteTimeout)));
-        assert_eq!(fires(&stream, Some(20.0), Some(20.0)), Some((80.0, Kind::Stalled)));
+        assert_eq!(
+            fires(&stream, None, None),
+            Some((310.0, Kind::FirstByteTimeout))
+        );
+        assert_eq!(
+            fires(&stream, None, Some(20.0)),
+            Some((310.0, Kind::FirstByteTimeout))
+        );
+        assert_eq!(
+            fires(&stream, Some(20.0), Some(20.0)),
+            Some((80.0, Kind::Stalled))
+        );
     }
 
     #[test]
     fn an_answer_is_bounded_as_a_whole() {
         let mut answer = Deadlines::new(&timeouts(), false, Seconds(10.0), Seconds(5.0));
-        assert_eq!(fires(&answer, None, None), Some((1810.0, Kind::AnswerTimeout)));
-        assert_eq!(fires(&answer, Some(1800.0), None), Some((1810.0, Kind::AnswerTimeout)));
-        assert_eq!(fires(&answer, None, Some(20.0)), Some((80.0, Kind::Stalled)));
+        assert_eq!(
+            fires(&answer, None, None),
+            Some((1810.0, Kind::AnswerTimeout))
+        );
+        assert_eq!(
+            fires(&answer, Some(1800.0), None),
+            Some((1810.0, Kind::AnswerTimeout))
+        );
+        assert_eq!(
+            fires(&answer, None, Some(20.0)),
+            Some((80.0, Kind::Stalled))
+        );
         answer.streams();
-        assert_eq!(fires(&answer, Some(1800.0), None), Some((1860.0, Kind::Stalled)));
+        assert_eq!(
+            fires(&answer, Some(1800.0), None),
+            Some((1860.0, Kind::Stalled))
+        );
     }
 
     #[test]
     fn total_counts_from_the_requests_head_and_off_is_off() {
-        let total = Timeouts { total: Some(Seconds(30.0)), ..timeouts() };
+        let total = Timeouts {
+            total: Some(Seconds(30.0)),
+            ..timeouts()
+        };
         let deadlines = Deadlines::new(&total, true, Seconds(10.0), Seconds(5.0));
         assert_eq!(fires(&deadlines, None, None), Some((35.0, Kind::Deadline)));
-        let off = Timeouts { first_byte: None, between_bytes: None, ..timeouts() };
-        assert_eq!(fires(&Deadlines::new(&off, true, Seconds(10.0), Seconds(5.0)), Some(1.0), None), None);
+        let off = Timeouts {
+            first_byte: None,
+            between_bytes: None,
+            ..timeouts()
+        };
+        assert_eq!(
+            fires(
+                &Deadlines::new(&off, true, Seconds(10.0), Seconds(5.0)),
+                Some(1.0),
+                None
+            ),
+            None
+        );
     }
 }

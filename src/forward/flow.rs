@@ -20,9 +20,9 @@ use http::response::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use super::relay::Broken;
 use super::deadlines::Deadlines;
-use super::{Begun, headers, refusal};
+use super::relay::Broken;
+use super::{Begin, Begun, headers, refusal};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decide::Outcome;
@@ -61,7 +61,10 @@ pub(super) struct Flow {
 
 enum Stage {
     /// Pieces come; the first may be here already.
-    Flowing { first: Option<Bytes>, body: UpstreamBody },
+    Flowing {
+        first: Option<Bytes>,
+        body: UpstreamBody,
+    },
     /// It broke, and the event that says so was handed over: fails after one more poll, and not before this time.
     Lingering { until: Seconds, polled: bool },
     /// Fails now.
@@ -72,8 +75,23 @@ enum Stage {
 
 impl Flow {
     /// The head as the client gets it, and the flow of the body.
-    pub(super) fn new(begun: Begun, exchange: Exchange, clock: Clock, http2: bool) -> (Parts, Self) {
-        let Begun { head, first, body, lease, deadlines, dialect } = begun;
+    pub(super) fn new(
+        begun: Begun,
+        exchange: Exchange,
+        clock: Clock,
+        http2: bool,
+    ) -> (Parts, Self) {
+        let Begun {
+            begun:
+                Begin {
+                    head,
+                    first,
+                    body,
+                    deadlines,
+                },
+            lease,
+            dialect,
+        } = begun;
         let streamed = headers::is_event_stream(&head.headers);
         let mut flow = Flow {
             clock,
@@ -102,7 +120,9 @@ impl Flow {
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
-        let Stage::Flowing { first, body } = &self.stage else { return SizeHint::new() };
+        let Stage::Flowing { first, body } = &self.stage else {
+            return SizeHint::new();
+        };
         let held = first.as_ref().map_or(0, Bytes::len) as u64;
         match body.size_hint().exact() {
             Some(rest) => SizeHint::with_exact(held + rest),
@@ -110,10 +130,16 @@ impl Flow {
         }
     }
 
-    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match &mut self.stage {
             Stage::Flowing { .. } => self.poll_flowing(cx),
-            Stage::Lingering { polled: polled @ false, .. } => {
+            Stage::Lingering {
+                polled: polled @ false,
+                ..
+            } => {
                 *polled = true;
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -133,7 +159,9 @@ impl Flow {
     }
 
     fn poll_flowing(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let Stage::Flowing { first, body } = &mut self.stage else { return Poll::Ready(None) };
+        let Stage::Flowing { first, body } = &mut self.stage else {
+            return Poll::Ready(None);
+        };
         if let Some(piece) = first.take() {
             return Poll::Ready(Some(Ok(self.passed(Frame::data(piece)))));
         }
@@ -143,9 +171,13 @@ impl Flow {
                 self.complete();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Err(error))) => {
-                self.broke(Fault::new(Kind::WorkerFailed, format!("the worker's answer broke off ({error})")), cx)
-            }
+            Poll::Ready(Some(Err(error))) => self.broke(
+                Fault::new(
+                    Kind::WorkerFailed,
+                    format!("the worker's answer broke off ({error})"),
+                ),
+                cx,
+            ),
             Poll::Pending => {
                 let fault = ready!(self.poll_timers(cx));
                 self.broke(fault, cx)
@@ -177,7 +209,11 @@ impl Flow {
             }
         }
         // The first token is the prefill's; only those after it tell how fast the worker decodes.
-        let after_first = if self.token_seen { events } else { events.saturating_sub(1) };
+        let after_first = if self.token_seen {
+            events
+        } else {
+            events.saturating_sub(1)
+        };
         self.token_seen |= events > 0;
         lease.heard(after_first, now);
     }
@@ -193,7 +229,8 @@ impl Flow {
     fn complete(&mut self) {
         self.stage = Stage::Ended;
         let usage = std::mem::replace(&mut self.scan, UsageScan::new(false)).finish();
-        self.exchange.usage(usage.prompt, usage.cached, usage.output);
+        self.exchange
+            .usage(usage.prompt, usage.cached, usage.output);
         self.exchange.complete();
         let (label, outcome) = judged(self.status, usage.prompt, usage.output);
         self.release(label, outcome);
@@ -208,20 +245,31 @@ impl Flow {
 
     /// The timer that has fired.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
-        let Some((due, kind, name, span)) = self.deadlines.next(self.heard, Some(self.begun)) else {
+        let Some((due, kind, name, span)) = self.deadlines.next(self.heard, Some(self.begun))
+        else {
             return Poll::Pending;
         };
         ready!(self.alarm.poll(cx, due));
         let passed = self.clock.now() - (due - span);
-        Poll::Ready(Fault::new(kind, format!("{name} = {span} fired after {passed}")))
+        Poll::Ready(Fault::new(
+            kind,
+            format!("{name} = {span} fired after {passed}"),
+        ))
     }
 
     /// Ends a flow that can't be completed.
-    fn broke(&mut self, fault: Fault, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn broke(
+        &mut self,
+        fault: Fault,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         self.exchange.broke(fault.kind);
         let linger = if self.http2 { LINGER } else { Seconds::ZERO };
         self.stage = if self.tellable {
-            Stage::Lingering { until: self.clock.now() + linger, polled: false }
+            Stage::Lingering {
+                until: self.clock.now() + linger,
+                polled: false,
+            }
         } else {
             Stage::Failing
         };
@@ -240,7 +288,8 @@ impl Drop for Flow {
     fn drop(&mut self) {
         // The client left: the place is given back by the lease itself.
         if let Some(lease) = &self.lease {
-            self.exchange.attempt_ended(lease.worker(), Kind::ClientGone.label());
+            self.exchange
+                .attempt_ended(lease.worker(), Kind::ClientGone.label());
         }
     }
 }
@@ -250,7 +299,13 @@ impl Drop for Flow {
 fn judged(status: StatusCode, prompt: Option<u64>, output: Option<u64>) -> (&'static str, Outcome) {
     let tokens = |count: Option<u64>| count.map(|count| count as f64);
     match status.as_u16() {
-        200..300 => ("ok", Outcome::Answered { prompt_tokens: tokens(prompt), output_tokens: tokens(output) }),
+        200..300 => (
+            "ok",
+            Outcome::Answered {
+                prompt_tokens: tokens(prompt),
+                output_tokens: tokens(output),
+            },
+        ),
         429 | 503 => ("busy", Outcome::Rejected),
         500.. => ("5xx", Outcome::Failed),
         _ => ("ok", Outcome::Rejected),
@@ -268,7 +323,13 @@ mod tests {
     #[test]
     fn statuses_tell_good_answers_from_refusals_and_failures() {
         let outcome = |status| judged(StatusCode::from_u16(status).unwrap(), Some(3), None).1;
-        assert_eq!(outcome(200), Outcome::Answered { prompt_tokens: Some(3.0), output_tokens: None });
+        assert_eq!(
+            outcome(200),
+            Outcome::Answered {
+                prompt_tokens: Some(3.0),
+                output_tokens: None
+            }
+        );
         assert_eq!(outcome(400), Outcome::Rejected);
         assert_eq!(outcome(429), Outcome::Rejected);
         assert_eq!(outcome(503), Outcome::Rejected);

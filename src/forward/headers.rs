@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Full;
@@ -40,10 +40,17 @@ pub(super) const X_FOREBAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-for
 pub(super) const X_FOREBAY_WORKER: HeaderName = HeaderName::from_static("x-forebay-worker");
 
 /// The request as one worker gets it.
-pub(super) fn request(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -> Result<UpstreamRequest, Fault> {
+pub(super) fn request(
+    errand: &Errand<'_>,
+    worker: &WorkerPlan,
+    id: &HeaderValue,
+) -> Result<UpstreamRequest, Fault> {
     let alias = renamed(errand, worker);
     let target = target(errand, alias);
-    let uri = worker.origin.uri(&target).map_err(|_| Fault::new(Kind::BadRequest, "the target is no valid path"))?;
+    let uri = worker
+        .origin
+        .uri(&target)
+        .map_err(|_| Fault::new(Kind::BadRequest, "the target is no valid path"))?;
     let mut request = Request::new(Full::new(body(errand, alias)));
     *request.method_mut() = errand.head.method.clone();
     *request.uri_mut() = uri;
@@ -54,12 +61,19 @@ pub(super) fn request(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue
 /// The worker's name for the model, where it differs from the client's.
 fn renamed<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> Option<&'w ModelAlias> {
     let model = errand.facts.model.as_ref()?;
-    worker.models.iter().find(|alias| alias.client == *model && alias.client != alias.worker)
+    worker
+        .models
+        .iter()
+        .find(|alias| alias.client == *model && alias.client != alias.worker)
 }
 
 fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> String {
     let path = errand.head.uri.path();
-    let query = errand.head.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let query = errand
+        .head
+        .uri
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
     match (errand.way, alias) {
         (Way::BuiltIn(BuiltIn::KServeModel { rest, .. }), Some(alias)) => {
             format!("/v2/models/{}{rest}{query}", alias.worker)
@@ -70,7 +84,9 @@ fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> String {
 
 /// The body, with the value of `model` changed where the worker calls it otherwise, and no other byte.
 fn body(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Bytes {
-    let (Some(alias), Some(span)) = (alias, &errand.facts.model_span) else { return errand.body.clone() };
+    let (Some(alias), Some(span)) = (alias, &errand.facts.model_span) else {
+        return errand.body.clone();
+    };
     let name = sonic_rs::to_string(alias.worker.as_str()).unwrap_or_default();
     let mut body = BytesMut::with_capacity(errand.body.len() + name.len());
     body.put_slice(&errand.body[..span.start]);
@@ -82,7 +98,13 @@ fn body(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Bytes {
 fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -> HeaderMap {
     let mut headers = errand.head.headers.clone();
     let host = headers.get(HOST).cloned();
-    let authority = || errand.head.uri.authority().and_then(|authority| authority.as_str().parse().ok());
+    let authority = || {
+        errand
+            .head
+            .uri
+            .authority()
+            .and_then(|authority| authority.as_str().parse().ok())
+    };
     strip_hop_by_hop(&mut headers);
     for own in [HOST, CONTENT_LENGTH, EXPECT, FORWARDED, PROXY_AUTHORIZATION] {
         headers.remove(own);
@@ -117,7 +139,11 @@ fn address(peer: IpAddr) -> Option<HeaderValue> {
 
 /// All of `X-Forwarded-*`, whatever follows the dash.
 fn strip_forwarded(headers: &mut HeaderMap) {
-    let named: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with("x-forwarded-")).cloned().collect();
+    let named: Vec<_> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("x-forwarded-"))
+        .cloned()
+        .collect();
     for name in named {
         headers.remove(name);
     }
@@ -131,7 +157,14 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    let fixed = [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE];
+    let fixed = [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
     for name in named.into_iter().chain(fixed) {
         headers.remove(name);
     }
@@ -159,15 +192,25 @@ pub(super) fn ours(headers: &mut HeaderMap, exchange: &Exchange) {
     if exchange.attempts() > 0 {
         headers.insert(X_FOREBAY_ATTEMPTS, HeaderValue::from(exchange.attempts()));
     }
-    if let Some(worker) = exchange.worker_name().and_then(|name| HeaderValue::from_str(name).ok()) {
+    if let Some(worker) = exchange
+        .worker_name()
+        .and_then(|name| HeaderValue::from_str(name).ok())
+    {
         headers.insert(X_FOREBAY_WORKER, worker);
     }
 }
 
 /// Whether an answer is a stream of server-sent events.
 pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    kind.split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .eq_ignore_ascii_case("text/event-stream")
 }
 
 #[cfg(test)]
@@ -176,7 +219,10 @@ mod tests {
 
     fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
         let field = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
         };
         fields.iter().map(field).collect()
     }
@@ -195,21 +241,37 @@ mod tests {
             ("x-kept", "b"),
         ]);
         strip_hop_by_hop(&mut headers);
-        let left: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        assert_eq!(left, [("trailer", "x-sum"), ("x-kept", "a"), ("x-kept", "b")]);
+        let left: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            left,
+            [("trailer", "x-sum"), ("x-kept", "a"), ("x-kept", "b")]
+        );
     }
 
     #[test]
     fn all_that_claims_to_be_forwarded_goes() {
-        let mut headers = map(&[("x-forwarded-for", "1.2.3.4"), ("x-forwarded-anything", "x"), ("x-forward", "kept")]);
+        let mut headers = map(&[
+            ("x-forwarded-for", "1.2.3.4"),
+            ("x-forwarded-anything", "x"),
+            ("x-forward", "kept"),
+        ]);
         strip_forwarded(&mut headers);
         assert_eq!(headers, map(&[("x-forward", "kept")]));
     }
 
     #[test]
     fn event_streams_are_told_by_their_media_type() {
-        assert!(is_event_stream(&map(&[("content-type", "Text/Event-Stream; charset=utf-8")])));
-        assert!(!is_event_stream(&map(&[("content-type", "application/json")])));
+        assert!(is_event_stream(&map(&[(
+            "content-type",
+            "Text/Event-Stream; charset=utf-8"
+        )])));
+        assert!(!is_event_stream(&map(&[(
+            "content-type",
+            "application/json"
+        )])));
         assert!(!is_event_stream(&HeaderMap::new()));
     }
 }

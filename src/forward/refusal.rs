@@ -22,7 +22,10 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Exchange) -> Resp
     *response.status_mut() = fault.kind.status();
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    fields.insert(X_FOREBAY_REASON, HeaderValue::from_static(fault.kind.label()));
+    fields.insert(
+        X_FOREBAY_REASON,
+        HeaderValue::from_static(fault.kind.label()),
+    );
     if let Some(wait) = fault.retry_after {
         fields.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
     }
@@ -31,7 +34,11 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Exchange) -> Resp
 }
 
 /// Rounded up: coming back early is refused again.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a wait of seconds")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a wait of seconds"
+)]
 fn whole_seconds(wait: Seconds) -> u64 {
     wait.0.ceil().max(1.0) as u64
 }
@@ -74,11 +81,19 @@ pub(super) fn body(dialect: Dialect, fault: &Fault) -> String {
     let message = fault.message.as_str();
     let written = match dialect {
         Dialect::OpenAi => sonic_rs::to_string(&OpenAiBody {
-            error: OpenAi { message, r#type: openai_type(fault.kind), code: fault.kind.label(), param: fault.param },
+            error: OpenAi {
+                message,
+                r#type: openai_type(fault.kind),
+                code: fault.kind.label(),
+                param: fault.param,
+            },
         }),
         Dialect::Anthropic => sonic_rs::to_string(&AnthropicBody {
             r#type: "error",
-            error: Anthropic { r#type: anthropic_type(fault.kind.status()), message },
+            error: Anthropic {
+                r#type: anthropic_type(fault.kind.status()),
+                message,
+            },
         }),
         Dialect::KServe => sonic_rs::to_string(&KServeBody { error: message }),
     };
@@ -133,13 +148,17 @@ mod tests {
         let message = "no worker serves `x\"y`";
         let openai = json!({"error": {"message": message, "type": "not_found_error", "code": "model_not_found", "param": "model"}});
         assert_eq!(told(Dialect::OpenAi), openai);
-        let anthropic = json!({"type": "error", "error": {"type": "not_found_error", "message": message}});
+        let anthropic =
+            json!({"type": "error", "error": {"type": "not_found_error", "message": message}});
         assert_eq!(told(Dialect::Anthropic), anthropic);
         assert_eq!(told(Dialect::KServe), json!({"error": message}));
     }
 
     #[test]
     fn waits_are_rounded_up_to_whole_seconds() {
-        assert_eq!([0.0, 0.2, 1.0, 1.1].map(|wait| whole_seconds(Seconds(wait))), [1, 1, 1, 2]);
+        assert_eq!(
+            [0.0, 0.2, 1.0, 1.1].map(|wait| whole_seconds(Seconds(wait))),
+            [1, 1, 1, 2]
+        );
     }
 }

@@ -23,7 +23,7 @@ enum Source {
     Whole {
         bytes: Option<Bytes>,
         /// Ends when the body is dropped.
-        _exchange: Exchange,
+        _exchange: Box<Exchange>,
     },
     /// A worker's.
     Flow(Box<Flow>),
@@ -43,15 +43,25 @@ impl std::error::Error for Broken {}
 
 /// A worker's answer.
 #[must_use]
-pub fn response(begun: Begun, mut exchange: Exchange, clock: Clock, http2: bool) -> Response<Relay> {
-    exchange.status(begun.head.status);
+pub fn response(
+    begun: Begun,
+    mut exchange: Exchange,
+    clock: Clock,
+    http2: bool,
+) -> Response<Relay> {
+    exchange.status(begun.status());
     let (head, flow) = Flow::new(begun, exchange, clock, http2);
     Response::from_parts(head, Relay(Source::Flow(Box::new(flow))))
 }
 
 /// An answer of our own that is no refusal: `fields` on top of those that every answer carries.
 #[must_use]
-pub fn own(status: StatusCode, fields: HeaderMap, body: Bytes, mut exchange: Exchange) -> Response<Relay> {
+pub fn own(
+    status: StatusCode,
+    fields: HeaderMap,
+    body: Bytes,
+    mut exchange: Exchange,
+) -> Response<Relay> {
     exchange.status(status);
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -67,7 +77,10 @@ impl Relay {
         exchange.add_bytes_out(bytes.len() as u64);
         exchange.complete();
         let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
-        Relay(Source::Whole { bytes, _exchange: exchange })
+        Relay(Source::Whole {
+            bytes,
+            _exchange: Box::new(exchange),
+        })
     }
 }
 
@@ -75,9 +88,14 @@ impl Body for Relay {
     type Data = Bytes;
     type Error = Broken;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match &mut self.0 {
-            Source::Whole { bytes, .. } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Source::Whole { bytes, .. } => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
             Source::Flow(flow) => flow.poll_frame(cx),
         }
     }
@@ -91,7 +109,9 @@ impl Body for Relay {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Whole { bytes, .. } => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Source::Whole { bytes, .. } => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
             Source::Flow(flow) => flow.size_hint(),
         }
     }

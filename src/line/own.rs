@@ -22,17 +22,27 @@ pub(super) struct Own {
 /// # Errors
 /// `no_worker` on readiness paths, `model_not_found`, and `forbidden` for what only an operator may do.
 pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
-    let Way::BuiltIn(built_in) = way else { return Ok(None) };
+    let Way::BuiltIn(built_in) = way else {
+        return Ok(None);
+    };
     Ok(Some(match built_in {
         BuiltIn::Inference(_) | BuiltIn::KServeModel { .. } => return Ok(None),
         BuiltIn::Health => json(&Alive { status: "ok" }),
         BuiltIn::KServeLive => empty(),
         BuiltIn::Ready => app.ready().map(|()| json(&Alive { status: "ready" }))?,
         BuiltIn::KServeReady => app.ready().map(|()| empty())?,
-        BuiltIn::Models => json(&ModelList { object: "list", data: app.served.iter().map(model).collect() }),
+        BuiltIn::Models => json(&ModelList {
+            object: "list",
+            data: app.served.iter().map(model).collect(),
+        }),
         BuiltIn::Model(name) => match app.served.iter().find(|served| served.as_str() == *name) {
             Some(found) => json(&model(found)),
-            None => return Err(Fault::new(Kind::ModelNotFound, "no worker serves a model of this name")),
+            None => {
+                return Err(Fault::new(
+                    Kind::ModelNotFound,
+                    "no worker serves a model of this name",
+                ));
+            }
         },
         BuiltIn::KServeServer => json(&Server {
             name: "forebay",
@@ -40,11 +50,24 @@ pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
             extensions: &["model_repository"],
         }),
         BuiltIn::KServeIndex => {
-            let entry = |name| Indexed { name, version: "1", state: "READY", reason: "" };
-            json(&app.served.iter().map(|served| entry(served.as_str())).collect::<Vec<_>>())
+            let entry = |name| Indexed {
+                name,
+                version: "1",
+                state: "READY",
+                reason: "",
+            };
+            json(
+                &app.served
+                    .iter()
+                    .map(|served| entry(served.as_str()))
+                    .collect::<Vec<_>>(),
+            )
         }
         BuiltIn::KServeRefused => {
-            return Err(Fault::new(Kind::Forbidden, "this part of KServe is the operator's; ask the worker itself"));
+            return Err(Fault::new(
+                Kind::Forbidden,
+                "this part of KServe is the operator's; ask the worker itself",
+            ));
         }
     }))
 }
@@ -70,7 +93,12 @@ struct Model<'a> {
 }
 
 fn model(name: &crate::units::ModelName) -> Model<'_> {
-    Model { id: name.as_str(), object: "model", created: 0, owned_by: "forebay" }
+    Model {
+        id: name.as_str(),
+        object: "model",
+        created: 0,
+        owned_by: "forebay",
+    }
 }
 
 /// KServe's server metadata.
@@ -91,11 +119,21 @@ struct Indexed<'a> {
 }
 
 fn json(value: &impl Serialize) -> Own {
-    let fields = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))].into_iter().collect();
+    let fields = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))]
+        .into_iter()
+        .collect();
     let body = Bytes::from(sonic_rs::to_string(value).unwrap_or_default());
-    Own { status: StatusCode::OK, fields, body }
+    Own {
+        status: StatusCode::OK,
+        fields,
+        body,
+    }
 }
 
 fn empty() -> Own {
-    Own { status: StatusCode::OK, fields: HeaderMap::new(), body: Bytes::new() }
+    Own {
+        status: StatusCode::OK,
+        fields: HeaderMap::new(),
+        body: Bytes::new(),
+    }
 }

@@ -64,7 +64,11 @@ impl Pulse {
         self.cut.load(Ordering::Acquire) && self.head_begun.load(Ordering::Acquire)
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "microseconds of a process's life")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "microseconds of a process's life"
+    )]
     fn due_in(&self, span: Seconds) {
         let at = (self.clock.now() + span).0 * 1e6;
         self.deadline.store(at as u64, Ordering::Release);
@@ -79,7 +83,10 @@ impl Pulse {
     }
 
     /// The point in time at which the connection is cut, if any.
-    #[expect(clippy::cast_precision_loss, reason = "microseconds of a process's life")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "microseconds of a process's life"
+    )]
     fn deadline(&self) -> Option<Seconds> {
         let at = self.deadline.load(Ordering::Acquire);
         (at != NEVER).then(|| Seconds(at as f64 / 1e6))
@@ -110,7 +117,12 @@ pub(super) struct Guarded<IO> {
 impl<IO> Guarded<IO> {
     pub(super) fn new(io: IO, pulse: Arc<Pulse>) -> Self {
         let alarm = Alarm::new(pulse.clock);
-        Guarded { io, replay: Bytes::new(), pulse, alarm }
+        Guarded {
+            io,
+            replay: Bytes::new(),
+            pulse,
+            alarm,
+        }
     }
 
     /// These bytes are read (again) before anything else.
@@ -134,7 +146,11 @@ impl<IO> Guarded<IO> {
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.replay.is_empty() {
             let count = self.replay.len().min(buf.remaining());
             buf.put_slice(&self.replay[..count]);
@@ -155,7 +171,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
@@ -186,14 +206,24 @@ mod tests {
 
     use super::*;
 
-    fn guarded(header: f64, idle: f64) -> (tokio::io::DuplexStream, Guarded<tokio::io::DuplexStream>, Arc<Pulse>) {
+    fn guarded(
+        header: f64,
+        idle: f64,
+    ) -> (
+        tokio::io::DuplexStream,
+        Guarded<tokio::io::DuplexStream>,
+        Arc<Pulse>,
+    ) {
         let (client, server) = duplex(1024);
         let pulse = Pulse::new(Clock::start(), Seconds(header), Seconds(idle));
         (client, Guarded::new(server, pulse.clone()), pulse)
     }
 
     fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
     }
 
     #[test]
@@ -203,7 +233,10 @@ mod tests {
             client.write_all(b"GET").await.unwrap();
             let mut buffer = [0; 16];
             assert_eq!(server.read(&mut buffer).await.unwrap(), 3);
-            assert_eq!(server.read(&mut buffer).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(
+                server.read(&mut buffer).await.unwrap_err().kind(),
+                io::ErrorKind::TimedOut
+            );
             assert!(pulse.cut_a_head());
         });
     }
@@ -214,7 +247,10 @@ mod tests {
             let (_client, mut server, pulse) = guarded(60.0, 0.05);
             drop(pulse.begin());
             let mut buffer = [0; 16];
-            assert_eq!(server.read(&mut buffer).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(
+                server.read(&mut buffer).await.unwrap_err().kind(),
+                io::ErrorKind::TimedOut
+            );
             assert!(!pulse.cut_a_head());
         });
     }
@@ -225,7 +261,8 @@ mod tests {
             let (mut client, mut server, pulse) = guarded(0.02, 0.02);
             let answering = pulse.begin();
             let mut buffer = [0; 16];
-            let read = tokio::time::timeout(Seconds(0.1).to_duration(), server.read(&mut buffer)).await;
+            let read =
+                tokio::time::timeout(Seconds(0.1).to_duration(), server.read(&mut buffer)).await;
             assert!(read.is_err(), "the read must still wait");
             client.write_all(b"next").await.unwrap();
             assert_eq!(server.read(&mut buffer).await.unwrap(), 4);

@@ -65,7 +65,13 @@ impl Gate {
     /// A gate through which nothing has come yet.
     #[must_use]
     pub fn new(clock: Clock, limits: Limits, observe: Arc<Observe>) -> Self {
-        Gate { clock, limits, observe, open: AtomicUsize::new(0), emptied: Notify::new() }
+        Gate {
+            clock,
+            limits,
+            observe,
+            open: AtomicUsize::new(0),
+            emptied: Notify::new(),
+        }
     }
 
     /// Connections open now.
@@ -87,6 +93,7 @@ impl Gate {
 
     fn enter(self: &Arc<Self>) -> Inside {
         self.open.fetch_add(1, Ordering::AcqRel);
+        self.observe.metrics.connection_opened();
         Inside(self.clone())
     }
 }
@@ -96,6 +103,7 @@ struct Inside(Arc<Gate>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
+        self.0.observe.metrics.connection_closed();
         if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.emptied.notify_waiters();
         }
@@ -122,8 +130,34 @@ pub async fn serve<IO>(
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
         Spoken::Nothing => {}
-        Spoken::Http1 => serve_http1(io, Seat { peer, plane, http2: false, pulse }, &gate, stopping).await,
-        Spoken::Http2 => serve_http2(io, Seat { peer, plane, http2: true, pulse }, &gate, stopping).await,
+        Spoken::Http1 => {
+            serve_http1(
+                io,
+                Seat {
+                    peer,
+                    plane,
+                    http2: false,
+                    pulse,
+                },
+                &gate,
+                stopping,
+            )
+            .await
+        }
+        Spoken::Http2 => {
+            serve_http2(
+                io,
+                Seat {
+                    peer,
+                    plane,
+                    http2: true,
+                    pulse,
+                },
+                &gate,
+                stopping,
+            )
+            .await
+        }
     }
     drop(inside);
 }
@@ -140,7 +174,9 @@ async fn what_is_spoken<IO: AsyncRead + Unpin>(io: &mut Guarded<IO>) -> Spoken {
     let spoken = loop {
         match io.read_buf(&mut seen).await {
             Ok(0) | Err(_) => return Spoken::Nothing,
-            Ok(_) if seen.len() >= PREFACE.len() && seen.starts_with(PREFACE) => break Spoken::Http2,
+            Ok(_) if seen.len() >= PREFACE.len() && seen.starts_with(PREFACE) => {
+                break Spoken::Http2;
+            }
             Ok(_) if !PREFACE.starts_with(&seen) => break Spoken::Http1,
             Ok(_) => {}
         }
@@ -149,8 +185,12 @@ async fn what_is_spoken<IO: AsyncRead + Unpin>(io: &mut Guarded<IO>) -> Spoken {
     spoken
 }
 
-async fn serve_http1<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, mut stopping: watch::Receiver<bool>)
-where
+async fn serve_http1<IO>(
+    io: Guarded<IO>,
+    seat: Seat,
+    gate: &Gate,
+    mut stopping: watch::Receiver<bool>,
+) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pulse = seat.pulse.clone();
@@ -172,8 +212,12 @@ where
     }
 }
 
-async fn serve_http2<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, mut stopping: watch::Receiver<bool>)
-where
+async fn serve_http2<IO>(
+    io: Guarded<IO>,
+    seat: Seat,
+    gate: &Gate,
+    mut stopping: watch::Receiver<bool>,
+) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pulse = seat.pulse.clone();
@@ -226,12 +270,18 @@ impl Seat {
         let answering = self.pulse.begin();
         let response = match self.plane {
             Plane::Client(app) => {
-                let client = Client { peer: self.peer, http2: self.http2 };
+                let client = Client {
+                    peer: self.peer,
+                    http2: self.http2,
+                };
                 line::answer(&app, client, request).await.map(Either::Left)
             }
             Plane::Admin(admin) => admin.answer(&request).map(Either::Right),
         };
-        Ok(response.map(|body| Tracked { body, _answering: answering }))
+        Ok(response.map(|body| Tracked {
+            body,
+            _answering: answering,
+        }))
     }
 }
 

@@ -36,7 +36,10 @@ pub async fn probe(
     let began = clock.now();
     let Some(path) = path else {
         connect::tcp(origin, connect).await?;
-        return Ok(Probed { status: None, connected_in: clock.now() - began });
+        return Ok(Probed {
+            status: None,
+            connected_in: clock.now() - began,
+        });
     };
     let request = request(origin, path, headers)?;
     let sender = connect::open(origin, connect).await?;
@@ -48,8 +51,13 @@ pub async fn probe(
     let response = response.map_err(|error| lost(&error))?;
     let status = response.status();
     // What it says beyond its status is of no interest; an answer that breaks off is judged by its status too.
-    let _ = Limited::new(response.into_body(), READ.to_usize()).collect().await;
-    Ok(Probed { status: Some(status), connected_in })
+    let _ = Limited::new(response.into_body(), READ.to_usize())
+        .collect()
+        .await;
+    Ok(Probed {
+        status: Some(status),
+        connected_in,
+    })
 }
 
 fn request(origin: &Origin, path: &str, headers: &HeaderMap) -> Result<UpstreamRequest, Loss> {
