@@ -20,5 +20,6 @@ pub mod listener;
 pub mod observe;
 pub mod queue;
 pub mod rng;
+pub mod serve;
 pub mod units;
 pub mod upstream;

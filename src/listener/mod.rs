@@ -59,6 +59,7 @@ pub struct Gate {
     observe: Arc<Observe>,
     open: AtomicUsize,
     emptied: Notify,
+    closed: watch::Sender<bool>,
 }
 
 impl Gate {
@@ -71,6 +72,7 @@ impl Gate {
             observe,
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
+            closed: watch::Sender::new(false),
         }
     }
 
@@ -80,8 +82,15 @@ impl Gate {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Waits until no connection is open.
+    /// The listeners accept nothing any more.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Waits until the listeners are closed and no connection is open.
     pub async fn emptied(&self) {
+        // The gate holds the sender, so the wait can't fail.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
         loop {
             let notified = self.emptied.notified();
             if self.open() == 0 {
