@@ -69,9 +69,7 @@ impl Terms {
 pub(super) fn price(worker: &Worker, size: Size, now: Seconds) -> Terms {
     let decode = match size.work {
         Work::Embed => Seconds::ZERO,
-        Work::Generate => {
-            worker.pace(worker.streams_with_one_more()) * (size.output - 1.0).max(0.0)
-        }
+        Work::Generate => worker.pace_with_one_more() * (size.output - 1.0).max(0.0),
     };
     Terms {
         net: worker.net(),

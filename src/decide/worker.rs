@@ -56,15 +56,20 @@ pub struct Booking {
     streamed: bool,
     sent: Seconds,
     wait: Seconds,
-    streams: f64,
+    /// Request-seconds on its worker when it was sent.
+    sharing_seconds: f64,
     first_byte: Option<FirstByte>,
 }
 
-/// When an answer began, and what prefill it shows.
+/// What an answer's first byte shows.
 #[derive(Clone, Copy, Debug)]
 struct FirstByte {
-    at: Seconds,
+    /// From its arrival at the worker.
+    took: Seconds,
+    /// From when its prefill began, if requests are taken in turn.
     prefill: Seconds,
+    /// The mean of requests that shared the card until then.
+    sharing: f64,
 }
 
 impl Booking {
@@ -170,15 +175,10 @@ impl Worker {
         self.backlog.ahead(&self.speeds, now)
     }
 
-    /// Streams that will share the card once one more request runs.
-    pub(super) fn streams_with_one_more(&self) -> f64 {
-        let streams = self.meter.streams() + self.backlog.generating() + 1;
-        f64::from(streams.min(self.spec.cap))
-    }
-
-    /// Seconds per output token with this many streams.
-    pub(super) fn pace(&self, streams: f64) -> Seconds {
-        self.speeds.decode().at(streams)
+    /// Seconds per output token once one more request shares the card.
+    pub(super) fn pace_with_one_more(&self) -> Seconds {
+        let sharing = (self.meter.sharing() + 1).min(self.spec.cap);
+        self.speeds.decode().at(f64::from(sharing))
     }
 
     /// A connection was opened, which took this long.
@@ -201,7 +201,7 @@ impl Worker {
             streamed: ask.streamed,
             sent: now,
             wait: order.wait,
-            streams: self.streams_with_one_more(),
+            sharing_seconds: self.meter.sharing_seconds(now),
             first_byte: None,
         };
         self.backlog.push(Pending {
@@ -210,6 +210,9 @@ impl Worker {
             prompt: order.size.prompt,
             sent: now,
         });
+        if order.size.work == Work::Generate {
+            self.meter.enter(now);
+        }
         self.inflight += 1;
         self.record.picks += 1;
         booking
@@ -221,9 +224,14 @@ impl Worker {
         if !self.is_current(booking) || self.backlog.remove(booking.number).is_none() {
             return;
         }
-        let began = (booking.sent + self.net()).max(self.backlog.turned());
-        let prefill = (now - began).max(Seconds::ZERO);
-        booking.first_byte = Some(FirstByte { at: now, prefill });
+        let arrived = booking.sent + self.net();
+        let prefill = (now - arrived.max(self.backlog.turned())).max(Seconds::ZERO);
+        let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
+        booking.first_byte = Some(FirstByte {
+            took: (now - arrived).max(Seconds::ZERO),
+            prefill,
+            sharing: (sharing_seconds / (now - booking.sent).0).max(1.0),
+        });
         if booking.decodes() {
             self.speeds
                 .learn_prefill(Work::Generate, booking.size.prompt, prefill);
@@ -239,7 +247,7 @@ impl Worker {
         if let Some(count) = believable(Some(count))
             && let Some(pace) = self.meter.passed(count, now)
         {
-            self.speeds.learn_decode(pace.streams, pace.token);
+            self.speeds.learn_decode(pace.sharing, pace.token);
         }
     }
 
@@ -280,17 +288,20 @@ impl Worker {
     /// Whether the counters agree with each other.
     pub(super) fn check(&self) -> Result<(), String> {
         self.backlog.check()?;
-        let (held, begun) = (self.inflight, self.meter.streams());
-        if held > self.spec.cap {
-            return Err(format!("{held} in flight over a cap of {}", self.spec.cap));
+        let (held, cap) = (self.inflight, self.spec.cap);
+        let (queued, generating) = (self.backlog.len(), self.backlog.generating());
+        let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
+        let within = held <= cap
+            && queued + streams <= held
+            && generating + streams <= sharing
+            && sharing <= held;
+        if within {
+            return Ok(());
         }
-        if self.backlog.len() + begun > held {
-            let queued = self.backlog.len();
-            return Err(format!(
-                "{queued} queued and {begun} decoding of {held} in flight"
-            ));
-        }
-        Ok(())
+        Err(format!(
+            "{}: cap {cap}, held {held}, queued {queued} ({generating} generating), streams {streams}, sharing {sharing}",
+            self.spec.name
+        ))
     }
 
     fn is_current(&self, booking: &Booking) -> bool {
@@ -309,11 +320,11 @@ impl Worker {
                 .learn_prefill(Work::Embed, prompt, first_byte.prefill),
             (Work::Generate, Some(output)) if !booking.streamed => {
                 self.speeds.learn_whole(Whole {
-                    took: first_byte.at - booking.sent - self.net(),
+                    took: first_byte.took,
                     wait: booking.wait,
                     prompt,
                     output,
-                    streams: booking.streams,
+                    sharing: first_byte.sharing,
                 });
             }
             (Work::Generate, _) => {}
@@ -327,8 +338,8 @@ impl Worker {
         if was_head && outcome != Outcome::Unsent {
             self.backlog.turn(now);
         }
-        if !had_no_byte && booking.decodes() {
-            self.meter.end(now);
+        if booking.work() == Work::Generate {
+            self.meter.leave(!had_no_byte && booking.decodes(), now);
         }
     }
 }

@@ -18,6 +18,17 @@ pub struct Load {
     pub clients: usize,
     /// The most requests that a worker is given.
     pub cap: u32,
+    /// The shortest and the longest prompt.
+    pub prompts: [f64; 2],
+}
+
+/// A request that was placed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Placed {
+    /// On which worker.
+    pub worker: usize,
+    /// Its prompt tokens.
+    pub prompt: f64,
 }
 
 /// The whole experiment.
@@ -30,7 +41,7 @@ pub struct ClosedLoop {
     bookings: Vec<Option<Booking>>,
     wanted: Vec<Wanted>,
     waiting: Vec<(Ticket, usize)>,
-    picks: Vec<usize>,
+    placed: Vec<Placed>,
 }
 
 /// What a client's present request will turn out to be.
@@ -53,16 +64,16 @@ impl ClosedLoop {
             bookings: (0..load.clients).map(|_| None).collect(),
             wanted: vec![Wanted::default(); load.clients],
             waiting: Vec::new(),
-            picks: Vec::new(),
+            placed: Vec::new(),
         }
     }
 
-    /// Runs until this many requests were placed. Returns on which worker each was, in order.
-    pub fn run(&mut self, requests: usize) -> Vec<usize> {
-        if self.picks.is_empty() {
+    /// Runs until this many requests were placed. Returns them in order.
+    pub fn run(&mut self, requests: usize) -> Vec<Placed> {
+        if self.placed.is_empty() {
             (0..self.load.clients).for_each(|client| self.arrive(client));
         }
-        while self.picks.len() < requests {
+        while self.placed.len() < requests {
             let (worker, now) = (0..)
                 .zip(self.machines.iter().map(Machine::next))
                 .min_by(|one, other| one.1.total_cmp(&other.1))
@@ -73,11 +84,12 @@ impl ClosedLoop {
             }
             self.fleet.check_invariants().unwrap();
         }
-        self.picks.clone()
+        self.placed.clone()
     }
 
     fn arrive(&mut self, client: usize) {
-        let prompt = 20.0 + self.rng.unit().powi(3) * 600.0;
+        let [shortest, longest] = self.load.prompts;
+        let prompt = shortest + self.rng.unit() * (longest - shortest);
         let output = match self.load.work {
             Work::Embed => 0,
             Work::Generate => 20 + u32::try_from(self.rng.below(60)).unwrap(),
@@ -103,7 +115,7 @@ impl ClosedLoop {
     fn send(&mut self, client: usize, choice: Choice) {
         let worker = choice.worker.index();
         let Wanted { prompt, output } = self.wanted[client];
-        self.picks.push(worker);
+        self.placed.push(Placed { worker, prompt });
         self.bookings[client] = Some(choice.booking);
         let job = Job {
             client,
