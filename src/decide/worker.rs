@@ -5,7 +5,7 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
-use super::ask::{Ask, Outcome, Work, WorkerSpec};
+use super::ask::{Outcome, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
@@ -104,6 +104,8 @@ pub(super) struct Order {
     pub model: usize,
     /// Its size.
     pub size: Size,
+    /// Whether its answer comes token by token.
+    pub streamed: bool,
     /// The wait expected here.
     pub wait: Seconds,
 }
@@ -191,14 +193,14 @@ impl Worker {
     }
 
     /// Gives it a request.
-    pub(super) fn book(&mut self, ask: &Ask, order: Order, now: Seconds) -> Booking {
+    pub(super) fn book(&mut self, order: Order, now: Seconds) -> Booking {
         let booking = Booking {
             worker: self.id,
             generation: self.generation,
             number: order.number,
             model: order.model,
             size: order.size,
-            streamed: ask.streamed,
+            streamed: order.streamed,
             sent: now,
             wait: order.wait,
             sharing_seconds: self.meter.sharing_seconds(now),
@@ -347,4 +349,144 @@ impl Worker {
 /// A count that a worker reports, if it can be one.
 pub(super) fn believable(count: Option<f64>) -> Option<f64> {
     count.filter(|count| (0.0..=MOST_TOKENS).contains(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker() -> Worker {
+        let spec = WorkerSpec {
+            name: "w".into(),
+            models: Vec::new(),
+            cap: 8,
+            speed: None,
+            rise: 1,
+            fall: 1,
+        };
+        Worker::new(WorkerId(0), spec)
+    }
+
+    fn order(number: u64, work: Work, streamed: bool) -> Order {
+        Order {
+            number,
+            model: 0,
+            size: Size::new(work, 1_000.0, 0.0),
+            streamed,
+            wait: Seconds::ZERO,
+        }
+    }
+
+    fn answered(prompt: f64, output: f64) -> Outcome {
+        Outcome::Answered {
+            prompt_tokens: Some(prompt),
+            output_tokens: Some(output),
+        }
+    }
+
+    /// The prefill line of embeddings after one of them, sent at 1 s, ended in this way at 2 s.
+    fn embed_line(outcome: Outcome, begun: bool) -> (f64, u64) {
+        let mut worker = worker();
+        worker.connected(Seconds(0.1));
+        let mut booking = worker.book(order(1, Work::Embed, false), Seconds(1.0));
+        if begun {
+            worker.first_byte(&mut booking, Seconds(1.6));
+        }
+        worker.finish(booking, outcome, Seconds(2.0));
+        assert_eq!((worker.inflight(), worker.queued()), (0, 0));
+        let line = worker.speeds().prefill(Work::Embed);
+        let samples = worker.speeds().prefill_samples(Work::Embed);
+        (line.at(1_000.0).0, samples)
+    }
+
+    #[test]
+    fn an_answer_teaches_the_time_to_its_first_byte_less_the_way() {
+        let mut expected = Speeds::believing(1.0);
+        expected.learn_prefill(Work::Embed, 1_000.0, Seconds(0.5));
+        let (found, samples) = embed_line(answered(1_000.0, 0.0), true);
+        assert_eq!(samples, 1);
+        assert!((found - expected.prefill(Work::Embed).at(1_000.0).0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn reported_tokens_replace_the_estimate_if_they_can_be_true() {
+        let plain = embed_line(answered(1_000.0, 0.0), true);
+        assert_ne!(embed_line(answered(4_000.0, 0.0), true), plain);
+        for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+            assert_eq!(embed_line(answered(nonsense, nonsense), true), plain);
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_no_answer_teaches_nothing() {
+        for outcome in [
+            Outcome::Failed,
+            Outcome::Unsent,
+            Outcome::Gone,
+            Outcome::Rejected,
+        ] {
+            assert_eq!(embed_line(outcome, false).1, 0);
+            assert_eq!(embed_line(outcome, true).1, 0);
+        }
+    }
+
+    #[test]
+    fn requests_in_turn_each_teach_their_own_time() {
+        let mut worker = worker();
+        let book = |worker: &mut Worker, number| {
+            worker.book(order(number, Work::Generate, true), Seconds(1.0))
+        };
+        let mut bookings: Vec<_> = (0..3).map(|number| book(&mut worker, number)).collect();
+        let mut alone = Speeds::believing(1.0);
+        for (booking, at) in bookings.iter_mut().zip([1.2, 1.4, 1.6]) {
+            worker.first_byte(booking, Seconds(at));
+            alone.learn_prefill(Work::Generate, 1_000.0, Seconds(0.2));
+        }
+        let (found, wanted) = (
+            worker.speeds().prefill(Work::Generate).at(1_000.0),
+            alone.prefill(Work::Generate).at(1_000.0),
+        );
+        assert!((found.0 - wanted.0).abs() < 1e-9);
+        assert_eq!((worker.queued(), worker.decoding()), (0, 3));
+        for booking in bookings {
+            worker.finish(booking, Outcome::Gone, Seconds(2.0));
+        }
+        assert_eq!((worker.inflight(), worker.decoding()), (0, 0));
+        assert_eq!(worker.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_next_in_turn_begins_when_the_head_is_cancelled_but_not_when_it_was_never_sent() {
+        for (outcome, prefill) in [(Outcome::Gone, 0.2), (Outcome::Unsent, 1.0)] {
+            let mut worker = worker();
+            let head = worker.book(order(1, Work::Generate, true), Seconds(1.0));
+            let mut next = worker.book(order(2, Work::Generate, true), Seconds(1.0));
+            worker.finish(head, outcome, Seconds(1.8));
+            worker.first_byte(&mut next, Seconds(2.0));
+            let seen = next.first_byte.unwrap().prefill;
+            assert!((seen.0 - prefill).abs() < 1e-9, "{outcome:?}: {seen}");
+            worker.finish(next, Outcome::Gone, Seconds(3.0));
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_smoothed() {
+        let mut worker = worker();
+        assert_eq!(worker.net(), Seconds::ZERO);
+        worker.connected(Seconds(0.08));
+        assert_eq!(worker.net(), Seconds(0.08));
+        worker.connected(Seconds(0.16));
+        assert!((worker.net().0 - 0.09).abs() < 1e-9);
+    }
+
+    #[test]
+    fn counters_that_disagree_are_noticed() {
+        let mut worker = worker();
+        worker.inflight = 9;
+        assert!(worker.check().is_err());
+        worker.inflight = 1;
+        worker.meter.enter(Seconds::ZERO);
+        worker.meter.enter(Seconds::ZERO);
+        assert!(worker.check().is_err());
+    }
 }
