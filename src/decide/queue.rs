@@ -121,3 +121,53 @@ impl WaitingLine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::Work;
+    use crate::units::Tokens;
+
+    fn waiter(model: &str, tried: &[WorkerId]) -> Waiter {
+        let ask = Ask {
+            model: Some(ModelName::new(model)),
+            only: None,
+            work: Work::Embed,
+            prompt: Tokens(1.0),
+            max_tokens: None,
+            streamed: false,
+        };
+        Waiter {
+            ask,
+            tried: tried.to_vec(),
+        }
+    }
+
+    #[test]
+    fn each_lane_has_one_head_and_heads_stand_in_order_of_arrival() {
+        let mut line = WaitingLine::default();
+        let mut join = |model, tried: &[WorkerId]| line.join(waiter(model, tried)).unwrap();
+        let first = join("z", &[]);
+        let second = join("a", &[]);
+        let third = join("z", &[]);
+        let fourth = join("z", &[WorkerId(1)]);
+        let heads: Vec<_> = line.heads().into_iter().collect();
+        assert_eq!(heads, [first, second, fourth]);
+        assert_eq!(line.leave(first), Some(third));
+        assert_eq!(line.leave(first), None);
+        assert_eq!(line.leave(second), None);
+        let heads: Vec<_> = line.heads().into_iter().collect();
+        assert_eq!(heads, [third, fourth]);
+        assert_eq!(line.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_ticket_in_no_lane_is_noticed() {
+        let mut line = WaitingLine::default();
+        let ticket = line.join(waiter("a", &[])).unwrap();
+        line.waiters.insert(ticket, waiter("b", &[]));
+        assert!(line.check().is_err());
+        line.lanes.clear();
+        assert!(line.check().is_err());
+    }
+}

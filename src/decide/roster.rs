@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Work, WorkerSpec};
-use super::cost::{self, Size, Terms};
+use super::cost::{self, Size};
 use super::pick::{Candidate, Policy};
 use super::traffic::{RunningMean, Traffic};
 use super::worker::{Booking, Order, Worker, believable};
@@ -95,9 +95,16 @@ impl Roster {
         let Some(Candidate { worker, terms, .. }) = picked else {
             return Err(self.refusal(ask, row, tried));
         };
+        let order = Order {
+            number: self.booked,
+            model: row,
+            size,
+            streamed: ask.streamed,
+            wait: terms.wait,
+        };
         Ok(Choice {
             worker,
-            booking: self.book(worker, ask, (row, size, terms), now),
+            booking: self.book(worker, order, now),
             terms,
             candidates: found,
         })
@@ -170,23 +177,11 @@ impl Roster {
             .filter(|worker| worker.has_room())
     }
 
-    fn book(
-        &mut self,
-        worker: WorkerId,
-        ask: &Ask,
-        (row, size, terms): (usize, Size, Terms),
-        now: Seconds,
-    ) -> Booking {
+    fn book(&mut self, worker: WorkerId, order: Order, now: Seconds) -> Booking {
         self.booked += 1;
-        self.traffic.placed(size);
-        self.models[row].last = Some(worker);
-        let order = Order {
-            number: self.booked,
-            model: row,
-            size,
-            wait: terms.wait,
-        };
-        self.workers[worker.index()].book(ask, order, now)
+        self.traffic.placed(order.size);
+        self.models[order.model].last = Some(worker);
+        self.workers[worker.index()].book(order, now)
     }
 
     /// Why there was no candidate.
@@ -232,4 +227,145 @@ fn models(workers: &[Worker]) -> Vec<Model> {
         last: None,
     };
     serving.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Tokens;
+
+    /// Worker 0 serves `small`, worker 1 `small` and `large`; two requests at a time each.
+    fn roster() -> Roster {
+        let spec = |name: &str, models: &[&str]| WorkerSpec {
+            name: name.into(),
+            models: models.iter().map(|name| ModelName::new(name)).collect(),
+            cap: 2,
+            speed: None,
+            rise: 1,
+            fall: 1,
+        };
+        let specs = vec![
+            spec("a", &["small"]),
+            spec("b", &["small", "large", "large"]),
+        ];
+        Roster::new(specs, Policy::LeastTime)
+    }
+
+    fn ask(model: Option<&str>) -> Ask {
+        Ask {
+            model: model.map(ModelName::new),
+            only: None,
+            work: Work::Generate,
+            prompt: Tokens(100.0),
+            max_tokens: None,
+            streamed: true,
+        }
+    }
+
+    fn choose(roster: &mut Roster, ask: &Ask, tried: &[WorkerId]) -> Result<Choice, NoChoice> {
+        roster.choose(ask, tried, Seconds(1.0), &mut Rng::seeded(1))
+    }
+
+    fn nearest(roster: &mut Roster, ask: &Ask) -> Option<String> {
+        match choose(roster, ask, &[]) {
+            Err(NoChoice::UnknownModel { nearest }) => nearest.map(|name| name.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_those_who_serve_the_model_and_are_allowed_are_chosen() {
+        for _ in 0..4 {
+            let large = choose(&mut roster(), &ask(Some("large")), &[]).unwrap();
+            assert_eq!((large.worker, large.candidates), (WorkerId(1), 1));
+        }
+        let any = choose(&mut roster(), &ask(None), &[]).unwrap();
+        assert_eq!(any.candidates, 2);
+        let mut routed = ask(Some("small"));
+        routed.only = Some([WorkerId(0), WorkerId(7)].into());
+        let choice = choose(&mut roster(), &routed, &[]).unwrap();
+        assert_eq!((choice.worker, choice.candidates), (WorkerId(0), 1));
+        assert_eq!(
+            choose(&mut roster(), &ask(None), &[WorkerId(1)])
+                .unwrap()
+                .worker,
+            WorkerId(0)
+        );
+    }
+
+    #[test]
+    fn an_unknown_model_is_told_from_a_dead_and_from_a_busy_one() {
+        let mut roster = roster();
+        let large = ask(Some("large"));
+        let held = [(); 2].map(|()| choose(&mut roster, &large, &[]).unwrap());
+        assert_eq!(
+            choose(&mut roster, &large, &[]).unwrap_err(),
+            NoChoice::Busy
+        );
+        assert_eq!(
+            choose(&mut roster, &large, &[WorkerId(1)]).unwrap_err(),
+            NoChoice::Down
+        );
+        for choice in held {
+            roster.finish(choice.booking, Outcome::Gone, Seconds(1.0));
+        }
+        assert!(roster.fits(&large, &[]));
+        let dead = roster.worker_mut(WorkerId(1)).unwrap();
+        dead.probe(Err("no answer".into()), Seconds(1.0));
+        assert_eq!(
+            choose(&mut roster, &large, &[]).unwrap_err(),
+            NoChoice::Down
+        );
+        assert_eq!(
+            nearest(&mut roster, &ask(Some("larg"))),
+            Some("large".into())
+        );
+    }
+
+    #[test]
+    fn the_nearest_name_is_one_that_the_route_would_serve() {
+        let mut roster = roster();
+        let mut routed = ask(Some("large"));
+        routed.only = Some([WorkerId(0)].into());
+        assert_eq!(nearest(&mut roster, &routed), Some("small".into()));
+        let endless = "large".repeat(1 << 20);
+        assert_eq!(
+            nearest(&mut roster, &ask(Some(&endless))),
+            Some("large".into())
+        );
+        let mut empty = Roster::new(Vec::new(), Policy::LeastTime);
+        assert_eq!(nearest(&mut empty, &ask(Some("large"))), None);
+        assert_eq!(
+            choose(&mut empty, &ask(None), &[]).unwrap_err(),
+            NoChoice::Down
+        );
+    }
+
+    #[test]
+    fn answer_lengths_are_learned_by_model_and_bounded_by_the_client() {
+        let mut roster = roster();
+        let decode = |roster: &mut Roster, ask: &Ask| {
+            let choice = choose(roster, ask, &[WorkerId(0)]).unwrap();
+            let outcome = Outcome::Answered {
+                prompt_tokens: None,
+                output_tokens: Some(11.0),
+            };
+            roster.finish(choice.booking, outcome, Seconds(1.0));
+            choice.terms.decode.0
+        };
+        let mut short = ask(Some("large"));
+        short.max_tokens = Some(51);
+        let (long, bounded) = (
+            decode(&mut roster, &ask(Some("large"))),
+            decode(&mut roster, &short),
+        );
+        assert!(bounded < long / 2.0, "{bounded} {long}");
+        for _ in 0..200 {
+            decode(&mut roster, &ask(Some("large")));
+        }
+        let large = roster.row(&ask(Some("large"))).unwrap();
+        let small = roster.row(&ask(Some("small"))).unwrap();
+        assert!(roster.models[large].output.get() < 20.0);
+        assert_eq!(roster.models[small].output.get(), 200.0);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! - prefill for [`Work::Generate`]: seconds to the first token against prompt tokens;
 //! - prefill for [`Work::Embed`]: seconds to the answer against input tokens;
-//! - decode: seconds per output token against streams that run at once.
+//! - decode: seconds per output token against generating requests that the worker holds.
 //!
 //! Prefill has a line per kind because a worker that serves a chat model and an embedding model runs two models of
 //! very different size: one line through both would price an embedding like a chat turn. The backlog sums both
@@ -34,7 +34,7 @@ const DECODE: Line = Line {
 };
 /// Where the two samples lie that a prefill prior is worth, in tokens.
 const PREFILL_SIZES: [f64; 2] = [256.0, 2_048.0];
-/// Likewise for decode, in streams.
+/// Likewise for decode, in requests.
 const DECODE_SIZES: [f64; 2] = [1.0, 16.0];
 /// What a prefill line keeps of its past at each sample: a memory of 20 requests.
 const PREFILL_KEEP: f64 = 0.95;
@@ -60,8 +60,8 @@ pub(super) struct Whole {
     pub prompt: f64,
     /// Output tokens.
     pub output: f64,
-    /// Streams that were expected to share the card.
-    pub streams: f64,
+    /// The mean of generating requests that shared the card.
+    pub sharing: f64,
 }
 
 impl Speeds {
@@ -104,20 +104,20 @@ impl Speeds {
         }
     }
 
-    /// Output tokens passed: with this many streams each took this long.
-    pub(super) fn learn_decode(&mut self, streams: f64, took: Seconds) {
-        self.decode.learn(streams, took);
+    /// Output tokens passed: with this many requests sharing the card each took this long.
+    pub(super) fn learn_decode(&mut self, sharing: f64, took: Seconds) {
+        self.decode.learn(sharing, took);
     }
 
     /// A generated answer came in one piece.
     pub(super) fn learn_whole(&mut self, answer: Whole) {
         let own = self.generate.line().at(answer.prompt);
-        let tau = self.decode.line().at(answer.streams);
+        let tau = self.decode.line().at(answer.sharing);
         let expected = answer.wait + own + tau * (answer.output - 1.0).max(0.0);
         let ratio = answer.took.max(Seconds::ZERO).0 / expected.0;
         self.generate.learn(answer.prompt, own * ratio);
         if answer.output > 1.0 {
-            self.decode.learn(answer.streams, tau * ratio);
+            self.decode.learn(answer.sharing, tau * ratio);
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
                     wait: Seconds::ZERO,
                     prompt: 200.0,
                     output: 100.0,
-                    streams: 1.0,
+                    sharing: 1.0,
                 });
             }
             let expected =

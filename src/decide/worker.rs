@@ -5,7 +5,7 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
-use super::ask::{Ask, Outcome, Work, WorkerSpec};
+use super::ask::{Outcome, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
@@ -56,15 +56,20 @@ pub struct Booking {
     streamed: bool,
     sent: Seconds,
     wait: Seconds,
-    streams: f64,
+    /// Request-seconds on its worker when it was sent.
+    sharing_seconds: f64,
     first_byte: Option<FirstByte>,
 }
 
-/// When an answer began, and what prefill it shows.
+/// What an answer's first byte shows.
 #[derive(Clone, Copy, Debug)]
 struct FirstByte {
-    at: Seconds,
+    /// From its arrival at the worker.
+    took: Seconds,
+    /// From when its prefill began, if requests are taken in turn.
     prefill: Seconds,
+    /// The mean of requests that shared the card until then.
+    sharing: f64,
 }
 
 impl Booking {
@@ -99,6 +104,8 @@ pub(super) struct Order {
     pub model: usize,
     /// Its size.
     pub size: Size,
+    /// Whether its answer comes token by token.
+    pub streamed: bool,
     /// The wait expected here.
     pub wait: Seconds,
 }
@@ -170,15 +177,10 @@ impl Worker {
         self.backlog.ahead(&self.speeds, now)
     }
 
-    /// Streams that will share the card once one more request runs.
-    pub(super) fn streams_with_one_more(&self) -> f64 {
-        let streams = self.meter.streams() + self.backlog.generating() + 1;
-        f64::from(streams.min(self.spec.cap))
-    }
-
-    /// Seconds per output token with this many streams.
-    pub(super) fn pace(&self, streams: f64) -> Seconds {
-        self.speeds.decode().at(streams)
+    /// Seconds per output token once one more request shares the card.
+    pub(super) fn pace_with_one_more(&self) -> Seconds {
+        let sharing = (self.meter.sharing() + 1).min(self.spec.cap);
+        self.speeds.decode().at(f64::from(sharing))
     }
 
     /// A connection was opened, which took this long.
@@ -191,17 +193,17 @@ impl Worker {
     }
 
     /// Gives it a request.
-    pub(super) fn book(&mut self, ask: &Ask, order: Order, now: Seconds) -> Booking {
+    pub(super) fn book(&mut self, order: Order, now: Seconds) -> Booking {
         let booking = Booking {
             worker: self.id,
             generation: self.generation,
             number: order.number,
             model: order.model,
             size: order.size,
-            streamed: ask.streamed,
+            streamed: order.streamed,
             sent: now,
             wait: order.wait,
-            streams: self.streams_with_one_more(),
+            sharing_seconds: self.meter.sharing_seconds(now),
             first_byte: None,
         };
         self.backlog.push(Pending {
@@ -210,6 +212,9 @@ impl Worker {
             prompt: order.size.prompt,
             sent: now,
         });
+        if order.size.work == Work::Generate {
+            self.meter.enter(now);
+        }
         self.inflight += 1;
         self.record.picks += 1;
         booking
@@ -221,9 +226,14 @@ impl Worker {
         if !self.is_current(booking) || self.backlog.remove(booking.number).is_none() {
             return;
         }
-        let began = (booking.sent + self.net()).max(self.backlog.turned());
-        let prefill = (now - began).max(Seconds::ZERO);
-        booking.first_byte = Some(FirstByte { at: now, prefill });
+        let arrived = booking.sent + self.net();
+        let prefill = (now - arrived.max(self.backlog.turned())).max(Seconds::ZERO);
+        let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
+        booking.first_byte = Some(FirstByte {
+            took: (now - arrived).max(Seconds::ZERO),
+            prefill,
+            sharing: (sharing_seconds / (now - booking.sent).0).max(1.0),
+        });
         if booking.decodes() {
             self.speeds
                 .learn_prefill(Work::Generate, booking.size.prompt, prefill);
@@ -239,7 +249,7 @@ impl Worker {
         if let Some(count) = believable(Some(count))
             && let Some(pace) = self.meter.passed(count, now)
         {
-            self.speeds.learn_decode(pace.streams, pace.token);
+            self.speeds.learn_decode(pace.sharing, pace.token);
         }
     }
 
@@ -280,17 +290,20 @@ impl Worker {
     /// Whether the counters agree with each other.
     pub(super) fn check(&self) -> Result<(), String> {
         self.backlog.check()?;
-        let (held, begun) = (self.inflight, self.meter.streams());
-        if held > self.spec.cap {
-            return Err(format!("{held} in flight over a cap of {}", self.spec.cap));
+        let (held, cap) = (self.inflight, self.spec.cap);
+        let (queued, generating) = (self.backlog.len(), self.backlog.generating());
+        let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
+        let within = held <= cap
+            && queued + streams <= held
+            && generating + streams <= sharing
+            && sharing <= held;
+        if within {
+            return Ok(());
         }
-        if self.backlog.len() + begun > held {
-            let queued = self.backlog.len();
-            return Err(format!(
-                "{queued} queued and {begun} decoding of {held} in flight"
-            ));
-        }
-        Ok(())
+        Err(format!(
+            "{}: cap {cap}, held {held}, queued {queued} ({generating} generating), streams {streams}, sharing {sharing}",
+            self.spec.name
+        ))
     }
 
     fn is_current(&self, booking: &Booking) -> bool {
@@ -309,11 +322,11 @@ impl Worker {
                 .learn_prefill(Work::Embed, prompt, first_byte.prefill),
             (Work::Generate, Some(output)) if !booking.streamed => {
                 self.speeds.learn_whole(Whole {
-                    took: first_byte.at - booking.sent - self.net(),
+                    took: first_byte.took,
                     wait: booking.wait,
                     prompt,
                     output,
-                    streams: booking.streams,
+                    sharing: first_byte.sharing,
                 });
             }
             (Work::Generate, _) => {}
@@ -327,8 +340,8 @@ impl Worker {
         if was_head && outcome != Outcome::Unsent {
             self.backlog.turn(now);
         }
-        if !had_no_byte && booking.decodes() {
-            self.meter.end(now);
+        if booking.work() == Work::Generate {
+            self.meter.leave(!had_no_byte && booking.decodes(), now);
         }
     }
 }
@@ -336,4 +349,144 @@ impl Worker {
 /// A count that a worker reports, if it can be one.
 pub(super) fn believable(count: Option<f64>) -> Option<f64> {
     count.filter(|count| (0.0..=MOST_TOKENS).contains(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker() -> Worker {
+        let spec = WorkerSpec {
+            name: "w".into(),
+            models: Vec::new(),
+            cap: 8,
+            speed: None,
+            rise: 1,
+            fall: 1,
+        };
+        Worker::new(WorkerId(0), spec)
+    }
+
+    fn order(number: u64, work: Work, streamed: bool) -> Order {
+        Order {
+            number,
+            model: 0,
+            size: Size::new(work, 1_000.0, 0.0),
+            streamed,
+            wait: Seconds::ZERO,
+        }
+    }
+
+    fn answered(prompt: f64, output: f64) -> Outcome {
+        Outcome::Answered {
+            prompt_tokens: Some(prompt),
+            output_tokens: Some(output),
+        }
+    }
+
+    /// The prefill line of embeddings after one of them, sent at 1 s, ended in this way at 2 s.
+    fn embed_line(outcome: Outcome, begun: bool) -> (f64, u64) {
+        let mut worker = worker();
+        worker.connected(Seconds(0.1));
+        let mut booking = worker.book(order(1, Work::Embed, false), Seconds(1.0));
+        if begun {
+            worker.first_byte(&mut booking, Seconds(1.6));
+        }
+        worker.finish(booking, outcome, Seconds(2.0));
+        assert_eq!((worker.inflight(), worker.queued()), (0, 0));
+        let line = worker.speeds().prefill(Work::Embed);
+        let samples = worker.speeds().prefill_samples(Work::Embed);
+        (line.at(1_000.0).0, samples)
+    }
+
+    #[test]
+    fn an_answer_teaches_the_time_to_its_first_byte_less_the_way() {
+        let mut expected = Speeds::believing(1.0);
+        expected.learn_prefill(Work::Embed, 1_000.0, Seconds(0.5));
+        let (found, samples) = embed_line(answered(1_000.0, 0.0), true);
+        assert_eq!(samples, 1);
+        assert!((found - expected.prefill(Work::Embed).at(1_000.0).0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn reported_tokens_replace_the_estimate_if_they_can_be_true() {
+        let plain = embed_line(answered(1_000.0, 0.0), true);
+        assert_ne!(embed_line(answered(4_000.0, 0.0), true), plain);
+        for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+            assert_eq!(embed_line(answered(nonsense, nonsense), true), plain);
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_no_answer_teaches_nothing() {
+        for outcome in [
+            Outcome::Failed,
+            Outcome::Unsent,
+            Outcome::Gone,
+            Outcome::Rejected,
+        ] {
+            assert_eq!(embed_line(outcome, false).1, 0);
+            assert_eq!(embed_line(outcome, true).1, 0);
+        }
+    }
+
+    #[test]
+    fn requests_in_turn_each_teach_their_own_time() {
+        let mut worker = worker();
+        let book = |worker: &mut Worker, number| {
+            worker.book(order(number, Work::Generate, true), Seconds(1.0))
+        };
+        let mut bookings: Vec<_> = (0..3).map(|number| book(&mut worker, number)).collect();
+        let mut alone = Speeds::believing(1.0);
+        for (booking, at) in bookings.iter_mut().zip([1.2, 1.4, 1.6]) {
+            worker.first_byte(booking, Seconds(at));
+            alone.learn_prefill(Work::Generate, 1_000.0, Seconds(0.2));
+        }
+        let (found, wanted) = (
+            worker.speeds().prefill(Work::Generate).at(1_000.0),
+            alone.prefill(Work::Generate).at(1_000.0),
+        );
+        assert!((found.0 - wanted.0).abs() < 1e-9);
+        assert_eq!((worker.queued(), worker.decoding()), (0, 3));
+        for booking in bookings {
+            worker.finish(booking, Outcome::Gone, Seconds(2.0));
+        }
+        assert_eq!((worker.inflight(), worker.decoding()), (0, 0));
+        assert_eq!(worker.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_next_in_turn_begins_when_the_head_is_cancelled_but_not_when_it_was_never_sent() {
+        for (outcome, prefill) in [(Outcome::Gone, 0.2), (Outcome::Unsent, 1.0)] {
+            let mut worker = worker();
+            let head = worker.book(order(1, Work::Generate, true), Seconds(1.0));
+            let mut next = worker.book(order(2, Work::Generate, true), Seconds(1.0));
+            worker.finish(head, outcome, Seconds(1.8));
+            worker.first_byte(&mut next, Seconds(2.0));
+            let seen = next.first_byte.unwrap().prefill;
+            assert!((seen.0 - prefill).abs() < 1e-9, "{outcome:?}: {seen}");
+            worker.finish(next, Outcome::Gone, Seconds(3.0));
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_smoothed() {
+        let mut worker = worker();
+        assert_eq!(worker.net(), Seconds::ZERO);
+        worker.connected(Seconds(0.08));
+        assert_eq!(worker.net(), Seconds(0.08));
+        worker.connected(Seconds(0.16));
+        assert!((worker.net().0 - 0.09).abs() < 1e-9);
+    }
+
+    #[test]
+    fn counters_that_disagree_are_noticed() {
+        let mut worker = worker();
+        worker.inflight = 9;
+        assert!(worker.check().is_err());
+        worker.inflight = 1;
+        worker.meter.enter(Seconds::ZERO);
+        worker.meter.enter(Seconds::ZERO);
+        assert!(worker.check().is_err());
+    }
 }
