@@ -40,7 +40,7 @@ pub struct Plan {
 /// Where the proxy listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Client addresses; at least one, no port twice.
+    /// Client addresses; at least one, and all can be bound side by side.
     pub http: Vec<SocketAddr>,
     /// The admin address.
     pub admin: SocketAddr,
@@ -208,6 +208,25 @@ pub enum Engine {
     Openai,
     /// Anything else that speaks HTTP.
     Generic,
+}
+
+impl Engine {
+    /// Where liveness is asked unless the operator says otherwise; `None` is a bare TCP connect.
+    #[must_use]
+    pub const fn liveness_path(self) -> Option<&'static str> {
+        match self {
+            Engine::Forebay
+            | Engine::Vllm
+            | Engine::Sglang
+            | Engine::Llamacpp
+            | Engine::Tgi
+            | Engine::Tei => Some("/health"),
+            Engine::Ollama => Some("/api/version"),
+            Engine::Triton => Some("/v2/health/ready"),
+            Engine::Openai => Some("/v1/models"),
+            Engine::Generic => None,
+        }
+    }
 }
 
 /// One model of a worker.
