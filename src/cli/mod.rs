@@ -6,6 +6,7 @@
 mod check;
 mod plan_file;
 mod reference;
+mod serve;
 mod terminal;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
+    Serve(serve::Serve),
     Check(check::Check),
     Reference(reference::Reference),
 }
@@ -34,6 +36,7 @@ enum Verb {
 pub fn run() -> ExitCode {
     match CommandLine::try_parse() {
         Ok(CommandLine { verb }) => match verb {
+            Verb::Serve(serve) => serve.run(),
             Verb::Check(check) => check.run(),
             Verb::Reference(reference) => reference.run(),
         },

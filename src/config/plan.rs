@@ -154,6 +154,28 @@ pub struct Origin {
     pub authority: String,
 }
 
+impl Origin {
+    /// The target of a request to this worker: `path` (and query) under the base, in the form that its protocol wants.
+    ///
+    /// # Errors
+    /// When `path` is no valid path and query.
+    pub fn uri(&self, path: &str) -> Result<http::Uri, http::Error> {
+        let target = if self.base.is_empty() {
+            http::uri::PathAndQuery::try_from(path)?
+        } else {
+            http::uri::PathAndQuery::try_from(format!("{}{path}", self.base))?
+        };
+        match self.protocol {
+            Protocol::Http1 => Ok(http::Uri::from(target)),
+            Protocol::H2c => http::Uri::builder()
+                .scheme(http::uri::Scheme::HTTP)
+                .authority(self.authority.as_str())
+                .path_and_query(target)
+                .build(),
+        }
+    }
+}
+
 /// What a worker speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
