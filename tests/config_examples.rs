@@ -22,10 +22,7 @@ const WORKER: [(&str, &str); 4] = [
 ];
 
 fn env(name: &str) -> Option<String> {
-    let folder = matches!(
-        name,
-        "STATE_DIRECTORY" | "XDG_STATE_HOME" | "FOREBAY_ADMIN_TOKEN"
-    );
+    let folder = matches!(name, "STATE_DIRECTORY" | "XDG_STATE_HOME");
     (!folder).then(|| "value-of-the-environment".to_owned())
 }
 

@@ -499,17 +499,6 @@ fn a_key_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn the_environments_token_goes_first() {
-    let env = |name: &str| match name {
-        "FOREBAY_ADMIN_TOKEN" => Some("any non-empty value".to_owned()),
-        other => env(other),
-    };
-    let text = format!("[admin]\ntoken = {{ env = \"CANARY\" }}\n{WORKER}");
-    let plan = config::parse(&text, Path::new("forebay.toml"), &env).unwrap();
-    assert_eq!(plan.admin_token.unwrap().expose(), "any non-empty value");
-}
-
-#[test]
 fn a_file_that_cannot_be_read_is_a_problem() {
     let found = config::load(Path::new("/does/not/exist.toml"), &env).unwrap_err();
     assert!(
