@@ -1,4 +1,6 @@
-//! The table itself. Long on purpose: it is a table.
+//! The table itself.
+//!
+//! This file is long because it is one table, and a table is read best in one piece.
 
 use super::{Kind, Row, Unset};
 use crate::config::plan::{Engine, LogLevel, Repeat};
