@@ -153,26 +153,32 @@ mod tests {
         assert_eq!(speeds.prefill_samples(Work::Embed), 0);
     }
 
+    /// The seconds expected of a whole answer after 100 that took this long.
+    fn learned(took: Seconds, wait: Seconds) -> f64 {
+        let mut speeds = Speeds::believing(1.0);
+        for _ in 0..100 {
+            speeds.learn_whole(Whole {
+                took,
+                wait,
+                prompt: 200.0,
+                output: 100.0,
+                sharing: 1.0,
+            });
+        }
+        (speeds.prefill(Work::Generate).at(200.0) + speeds.decode().at(1.0) * 99.0).0
+    }
+
     #[test]
     fn totals_alone_teach_a_fast_and_a_slow_worker() {
-        for (own, tau) in [(0.02, 0.004), (0.4, 0.1)] {
-            let mut speeds = Speeds::believing(1.0);
-            let took = Seconds(own + 99.0 * tau);
-            for _ in 0..30 {
-                speeds.learn_whole(Whole {
-                    took,
-                    wait: Seconds::ZERO,
-                    prompt: 200.0,
-                    output: 100.0,
-                    sharing: 1.0,
-                });
-            }
-            let expected =
-                speeds.prefill(Work::Generate).at(200.0) + speeds.decode().at(1.0) * 99.0;
-            assert!(
-                (expected.0 / took.0 - 1.0).abs() < 0.05,
-                "{expected} {took}"
-            );
+        for took in [0.4, 10.0] {
+            let found = learned(Seconds(took), Seconds::ZERO);
+            assert!((found / took - 1.0).abs() < 0.05, "{found} {took}");
         }
+    }
+
+    #[test]
+    fn the_wait_in_a_total_is_not_taken_for_work() {
+        let found = learned(Seconds(6.0), Seconds(2.0));
+        assert!((found / 4.0 - 1.0).abs() < 0.05, "{found}");
     }
 }

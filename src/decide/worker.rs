@@ -221,9 +221,10 @@ impl Worker {
     }
 
     /// The answer's first byte came: the request leaves the backlog. Unless the answer was generated in one piece, its
-    /// prefill ended only now, and the worker has turned to the next.
+    /// prefill ended only now, and the worker has turned to the next. Nothing happens a second time, or to a booking of
+    /// an older generation: neither is in the backlog.
     pub(super) fn first_byte(&mut self, booking: &mut Booking, now: Seconds) {
-        if !self.is_current(booking) || self.backlog.remove(booking.number).is_none() {
+        if self.backlog.remove(booking.number).is_none() {
             return;
         }
         let arrived = booking.sent + self.net();
@@ -467,6 +468,25 @@ mod tests {
             assert!((seen.0 - prefill).abs() < 1e-9, "{outcome:?}: {seen}");
             worker.finish(next, Outcome::Gone, Seconds(3.0));
         }
+    }
+
+    #[test]
+    fn neither_a_later_request_that_leaves_nor_a_whole_answer_turns_to_the_next() {
+        let mut worker = worker();
+        let book = |worker: &mut Worker, number, streamed| {
+            worker.book(order(number, Work::Generate, streamed), Seconds(1.0))
+        };
+        let (whole, mut next, last) = (
+            book(&mut worker, 1, false),
+            book(&mut worker, 2, true),
+            book(&mut worker, 3, true),
+        );
+        worker.finish(last, Outcome::Gone, Seconds(1.8));
+        worker.finish(whole, answered(1_000.0, 30.0), Seconds(1.9));
+        worker.first_byte(&mut next, Seconds(2.0));
+        assert_eq!(next.first_byte.unwrap().prefill, Seconds(1.0));
+        worker.finish(next, Outcome::Gone, Seconds(3.0));
+        assert_eq!(worker.check(), Ok(()));
     }
 
     #[test]
