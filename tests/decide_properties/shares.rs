@@ -110,6 +110,15 @@ fn embeddings_follow_speed_on_workers_that_do_two_at_once() {
 }
 
 #[test]
+fn embeddings_follow_speed_after_a_cold_start() {
+    let cold = Make {
+        cold: 1.0,
+        ..Make::PLAIN
+    };
+    all_follow(cold, EMBED);
+}
+
+#[test]
 fn embeddings_of_all_sizes_follow_speed() {
     all_follow(Make::PLAIN, EMBED_ALL_SIZES);
 }
