@@ -1,6 +1,6 @@
-//! The table itself.
+//! The table itself, in the order in which a file is written.
 //!
-//! This file is long because it is one table, and a table is read best in one piece.
+//! This file is long because it is one table: a key that is looked for in two places is not found in either.
 
 use super::{Kind, Row, Unset};
 use crate::config::plan::{Engine, LogLevel, Repeat};
