@@ -29,7 +29,7 @@ pub(super) struct Size {
     pub work: Work,
     /// Prompt tokens, x.
     pub prompt: f64,
-    /// Expected output tokens, E[out].
+    /// Expected output tokens, `E[out]`.
     pub output: f64,
 }
 
