@@ -1,5 +1,8 @@
 //! Promise P42: what goes into the binaries is known, locked and checked.
-#![expect(clippy::unwrap_used, reason = "a test may stop where a file can't be read")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop where a file can't be read"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
