@@ -16,7 +16,8 @@ use forebay::clock::Clock;
 use serde_json::json;
 
 use support::client::{Answer, Client, chunked, request};
-use support::engine::{Canned, Engine, Failure, Framing, Health, Knobs};
+use support::engine::Engine;
+use support::engine::knobs::{Canned, Failure, Framing, Health, Knobs};
 use support::expect_soon;
 use support::h2_client::H2Client;
 

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod engine;
 pub mod h2_client;
+pub mod prompt;
 pub mod proxy;
 
 use std::time::Duration;

@@ -86,6 +86,7 @@ fn see(shared: &Shared, request: Request<Incoming>, connection: u64) -> (Seen, I
         raw_body: Vec::new(),
         body: Vec::new(),
         at: shared.clock.now(),
+        written: Vec::new(),
         finished: None,
         gone: None,
     };
@@ -139,6 +140,9 @@ async fn write_body(
             let delay = leaving.shared.knobs.lock().chunk_delay;
             tokio::time::sleep(delay).await;
         }
+        leaving
+            .shared
+            .amend(leaving.place, |seen, now| seen.written.push(now));
         if sender.send(Ok(piece)).await.is_err() {
             return;
         }

@@ -113,7 +113,7 @@ async fn exchange(
     }
     tokio::select! {
         biased;
-        next = respond(shared, &seen, write, failure) => {
+        next = respond(shared, place, &seen, write, failure) => {
             shared.amend(place, |seen, now| seen.finished = Some(now));
             next
         }
@@ -127,6 +127,7 @@ async fn exchange(
 /// Writes the answer, as far as it is meant to come.
 async fn respond(
     shared: &Arc<Shared>,
+    place: usize,
     seen: &Seen,
     write: &mut OwnedWriteHalf,
     failure: Option<Failure>,
@@ -142,7 +143,7 @@ async fn respond(
     let mut answer = answer::to(shared, seen, failure).await;
     write.write_all(head_of(&answer).as_bytes()).await?;
     let bodiless = seen.method == "HEAD" || matches!(answer.status, 204 | 304);
-    if !bodiless && !write_body(shared, &mut answer, write).await? {
+    if !bodiless && !write_body(shared, place, &mut answer, write).await? {
         return Ok(Next::End(End::Close));
     }
     if let Some(Failure::Stray(bytes)) = &answer.failure {
@@ -161,6 +162,7 @@ async fn respond(
 /// Writes the body piece by piece; false when it was cut.
 async fn write_body(
     shared: &Shared,
+    place: usize,
     answer: &mut Answer,
     write: &mut OwnedWriteHalf,
 ) -> io::Result<bool> {
@@ -178,6 +180,7 @@ async fn write_body(
             let delay = shared.knobs.lock().chunk_delay;
             tokio::time::sleep(delay).await;
         }
+        shared.amend(place, |seen, now| seen.written.push(now));
         write.write_all(&framed(&piece, answer.framing)).await?;
         written += 1;
     }
@@ -250,6 +253,7 @@ fn parse(head: &[u8], connection: u64, at: Seconds) -> Seen {
         raw_body: Vec::new(),
         body: Vec::new(),
         at,
+        written: Vec::new(),
         finished: None,
         gone: None,
     }

@@ -8,11 +8,11 @@ mod answer;
 mod generation;
 mod h2c;
 mod http1;
-mod knobs;
+pub mod knobs;
 mod kserve;
 mod openai;
 mod pace;
-mod record;
+pub mod record;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,10 +26,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-pub use knobs::{Canned, Failure, Framing, Health, Knobs};
-pub use record::{Record, Seen, SeenConnection};
-
+use knobs::{Failure, Framing, Health, Knobs};
 use pace::Pace;
+use record::{Record, Seen, SeenConnection};
 
 /// Paths by which proxies ask whether a worker lives, and scrape it. Failures spare them.
 fn is_liveness(target: &str) -> bool {
@@ -189,6 +188,11 @@ impl Engine {
             .filter(|seen| !seen.is_probe())
             .cloned()
             .collect()
+    }
+
+    /// All it was asked, probes included.
+    pub fn everything(&self) -> Vec<Seen> {
+        self.shared.record.lock().requests.clone()
     }
 
     /// The only request it saw, probes left out.

@@ -21,6 +21,8 @@ pub struct Seen {
     pub body: Vec<u8>,
     /// When its head was read.
     pub at: Seconds,
+    /// When each piece of its answer's body was written.
+    pub written: Vec<Seconds>,
     /// When the last byte of its answer was written.
     pub finished: Option<Seconds>,
     /// When the client was seen to have left before that.
