@@ -180,21 +180,25 @@ impl Client {
         while answer.status == 100 {
             answer = self.head();
         }
+        self.finish(&mut answer);
+        answer
+    }
+
+    /// Reads what is left of an answer, as far as it comes.
+    #[track_caller]
+    pub fn finish(&mut self, answer: &mut Answer) {
         if answer.header("transfer-encoding").is_some() {
-            while self.chunk(&mut answer) {}
-        } else if let Some(length) = answer.header("content-length") {
-            let length: usize = length.parse().unwrap();
-            while self.buffer.len() < length && self.more() {}
-            let taken = self.buffer.len().min(length);
-            answer.body = self.buffer.drain(..taken).collect();
-            answer.complete = taken == length;
+            while self.chunk(answer) {}
         } else if matches!(answer.status, 204 | 304) {
             answer.complete = true;
+        } else if let Some(length) = answer.header("content-length") {
+            let length: usize = length.parse().unwrap();
+            answer.body = self.take(length);
+            answer.complete = answer.body.len() == length;
         } else {
             answer.body = self.rest();
             answer.complete = true;
         }
-        answer
     }
 
     /// Reads one more chunk into the answer; false at its end, proper or not.
@@ -221,6 +225,13 @@ impl Client {
         }
         answer.body.extend_from_slice(&chunk);
         length > 0 && here == whole
+    }
+
+    /// So many bytes, or fewer when the peer closes before.
+    pub fn take(&mut self, length: usize) -> Vec<u8> {
+        while self.buffer.len() < length && self.more() {}
+        let taken = self.buffer.len().min(length);
+        self.buffer.drain(..taken).collect()
     }
 
     /// Everything until the peer closes.
