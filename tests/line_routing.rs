@@ -118,6 +118,96 @@ fn the_first_route_that_matches_wins_also_over_built_in_paths() {
 }
 
 #[test]
+fn a_path_of_kserve_speaks_for_the_fleet_or_goes_to_a_worker_or_is_refused() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    for path in ["/v2/health/live", "/v2/health/ready"] {
+        assert_eq!(proxy.call("GET", path, "").status, 200, "{path}");
+    }
+    assert!(proxy.call("GET", "/v2", "").json()["version"].is_string());
+    let index = proxy.call("POST", "/v2/repository/index", "{}").json();
+    assert_eq!(index[0]["name"], "m");
+    assert_eq!(worker.count(), 0);
+    for path in [
+        "/v2/models/m",
+        "/v2/models/m/ready",
+        "/v2/models/m/versions/1",
+    ] {
+        assert_eq!(proxy.call("GET", path, "").status, 200, "{path}");
+    }
+    assert_eq!(worker.count(), 3);
+    for path in [
+        "/v2/repository/models/m/load",
+        "/v2/repository/models/m/unload",
+        "/v2/systemsharedmemory/region/x/register",
+        "/v2/cudasharedmemory/status",
+        "/v2/trace/setting",
+        "/v2/logging",
+        "/v2/models/m/trace/setting",
+    ] {
+        let answer = proxy.call("POST", path, "{}");
+        assert!(
+            (403..=405).contains(&answer.status),
+            "{path}: {}",
+            answer.status
+        );
+        assert!(answer.json()["error"].is_string(), "{path}");
+    }
+    assert_eq!(worker.count(), 3);
+}
+
+/// Three workers that all reset what they have read, and how often a request was sent to any of them.
+fn sends(extra: u32, method: &str, path: &str, headers: &[(&str, &str)]) -> usize {
+    let engines = [Engine::start(), Engine::start(), Engine::start()];
+    let mut setup = Proxy::setup().section(&format!(
+        "[routing]\nretries = {{ extra = {extra} }}\n\
+         [[route]]\npath = \"/raw/once\"\n\
+         [[route]]\npath = \"/raw/again\"\nrepeat = \"safe\""
+    ));
+    for (name, engine) in ["a", "b", "c"].iter().zip(&engines) {
+        setup = setup.worker(name, engine);
+    }
+    let proxy = setup.start();
+    expect_soon("all are up", || {
+        ["a", "b", "c"]
+            .iter()
+            .all(|name| proxy.worker(name)["state"] == "up")
+    });
+    for engine in &engines {
+        engine.tune(|knobs| knobs.fail(Failure::ResetAfterRequest, u64::MAX));
+    }
+    let answer = proxy
+        .connect()
+        .call_with(method, path, headers, chat("x").as_bytes());
+    assert_eq!(answer.status, 502);
+    let sent: usize = engines.iter().map(Engine::count).sum();
+    assert_eq!(
+        answer.header("x-forebay-attempts"),
+        Some(&*sent.to_string())
+    );
+    sent
+}
+
+#[test]
+fn what_a_worker_may_have_read_is_sent_again_only_where_that_is_safe_and_not_too_often() {
+    let never = [("x-forebay-retry", "never")];
+    for (extra, method, path, headers, expected) in [
+        (2, "POST", CHAT, &[][..], 3),
+        (1, "POST", CHAT, &[], 2),
+        (0, "POST", CHAT, &[], 1),
+        (2, "POST", CHAT, &never, 1),
+        (2, "POST", "/raw/once", &[], 1),
+        (2, "PUT", "/raw/once", &[], 1),
+        (2, "GET", "/raw/once", &[], 3),
+        (2, "HEAD", "/raw/once", &[], 3),
+        (2, "POST", "/raw/again", &[], 3),
+    ] {
+        let sent = sends(extra, method, path, headers);
+        assert_eq!(sent, expected, "{extra} {method} {path} {headers:?}");
+    }
+}
+
+#[test]
 fn round_robin_takes_turns() {
     let engines = [Engine::start(), Engine::start(), Engine::start()];
     let proxy = Proxy::setup()

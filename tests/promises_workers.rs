@@ -8,6 +8,9 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use support::client::request;
@@ -69,6 +72,53 @@ fn p01_no_request_fails_while_idle_workers_die_and_come_back() {
         }
         dying.accept();
     }
+}
+
+/// Sends chats from 16 clients until told to stop; fails at the first that is not answered.
+fn chat_until(stop: &AtomicBool, answered: &AtomicUsize, proxy: &Proxy) {
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let mut client = proxy.connect();
+                while !stop.load(Ordering::Relaxed) {
+                    let answer = client.call("POST", CHAT, &chat("x"));
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                    assert!(answer.complete);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn p01_no_request_fails_over_twelve_kills_under_load() {
+    let engines = [Engine::start(), Engine::start()];
+    for engine in &engines {
+        engine.tune(|knobs| knobs.first_byte_delay = Duration::from_millis(5));
+    }
+    let proxy = Proxy::setup()
+        .worker("a", &engines[0])
+        .worker("b", &engines[1])
+        .start();
+    let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| chat_until(&stop, &answered, &proxy));
+        for kill in 0..12 {
+            let names = ["a", "b"];
+            expect_soon("both are up", || {
+                names.iter().all(|name| proxy.worker(name)["state"] == "up")
+            });
+            let before = answered.load(Ordering::Relaxed);
+            engines[kill % 2].kill();
+            expect_soon("the load goes on", || {
+                answered.load(Ordering::Relaxed) > before + 250
+            });
+            engines[kill % 2].accept();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(answered.into_inner() >= 3_000);
 }
 
 #[test]
