@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -18,7 +19,7 @@ use support::engine::knobs::{Failure, Health, Knobs};
 use support::expect_soon;
 use support::h2_client::H2Client;
 use support::prompt::{CHAT, chat, stream};
-use support::proxy::{Proxy, Setup};
+use support::proxy::Proxy;
 
 /// The error object of OpenAI's shape, after its other promises were checked.
 #[track_caller]
@@ -504,29 +505,45 @@ fn a_log_line_says_all_that_is_known() {
     );
 }
 
-#[test]
-fn a_connect_that_hangs_ends_at_its_own_timer() {
-    // A listener whose backlog is full answers no further connect: the peer's kernel stays silent.
-    let full = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = full.local_addr().unwrap();
-    let mut held = Vec::new();
-    while let Ok(stream) =
-        std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200))
-    {
-        held.push(stream);
+/// A listener that accepts nothing and whose backlog is full: the kernel leaves further connects hanging.
+struct Deaf {
+    _listener: TcpListener,
+    _backlog: Vec<TcpStream>,
+}
+
+impl Deaf {
+    fn new(listener: TcpListener) -> Self {
+        let address = listener.local_addr().unwrap();
+        let patience = Duration::from_millis(200);
+        let connects = || TcpStream::connect_timeout(&address, patience).ok();
+        Deaf {
+            _backlog: std::iter::from_fn(connects).collect(),
+            _listener: listener,
+        }
     }
-    let up = Engine::start();
-    let setup: Setup = Proxy::setup()
-        .worker("up", &up)
-        .worker_at(
-            "stuck",
-            &format!("http://{address}"),
-            "models = [\"stuck\"]",
-        )
-        .section("[timeouts]\nconnect = \"300ms\"")
-        .probe("interval = \"1h\"");
-    let proxy = setup.launch();
-    let answer = proxy.chat(&chat("x").replace("\"m\"", "\"stuck\""));
-    assert!(matches!(answer.status, 502..=504), "{}", answer.text());
-    assert!(answer.reason().is_some());
+}
+
+#[test]
+fn a_connect_that_hangs_is_given_up_and_another_worker_asked() {
+    let worker = Engine::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let proxy = Proxy::setup()
+        .worker("good", &worker)
+        .worker_at("deaf", &url, "engine = \"generic\"")
+        .section("[timeouts]\nconnect = \"300ms\"\n[routing]\npolicy = \"round_robin\"")
+        .probe("interval = \"1h\"\nrise = 1")
+        .start();
+    expect_soon("both are up", || {
+        ["good", "deaf"]
+            .iter()
+            .all(|name| proxy.worker(name)["state"] == "up")
+    });
+    let _deaf = Deaf::new(listener);
+    for _ in 0..2 {
+        let answer = proxy.chat(&chat("x"));
+        assert_eq!(answer.header("x-forebay-worker"), Some("good"));
+    }
+    let refused = [("worker", "deaf")];
+    assert_eq!(proxy.metric("forebay_attempts_total", &refused), 1.0);
 }

@@ -41,7 +41,6 @@ fn free_port() -> u16 {
 #[derive(Default)]
 pub struct Setup {
     top: String,
-    listen: String,
     sections: String,
     workers: String,
     probe: Option<String>,
@@ -100,8 +99,8 @@ impl Setup {
             .as_deref()
             .unwrap_or("interval = \"100ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2");
         format!(
-            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n{}\n[probe]\n{probe}\n\n{}\n{}",
-            self.top, self.listen, self.sections, self.workers
+            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n\n[probe]\n{probe}\n\n{}\n{}",
+            self.top, self.sections, self.workers
         )
     }
 
@@ -109,9 +108,9 @@ impl Setup {
     #[track_caller]
     pub fn start(self) -> Proxy {
         let proxy = self.launch();
-        let clock_is_up = wait_until(super::PATIENCE, || proxy.is_ready());
+        let ready = wait_until(super::PATIENCE, || proxy.is_ready());
         assert!(
-            clock_is_up,
+            ready,
             "the proxy was not ready in time:\n{}",
             proxy.stderr()
         );
@@ -297,7 +296,7 @@ impl Proxy {
             .collect()
     }
 
-    /// Its access log without calibration requests, once it has this many lines.
+    /// Its access log, once it has at least this many lines.
     #[track_caller]
     pub fn log_of(&self, count: usize) -> Vec<Value> {
         expect_soon(&format!("{count} lines of access log"), || {
