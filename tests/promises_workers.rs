@@ -190,6 +190,21 @@ fn p04_a_connection_that_its_worker_closed_in_silence_is_not_used_again() {
 }
 
 #[test]
+fn p04_a_shared_h2c_connection_that_died_is_replaced() {
+    let worker = Engine::h2c(Knobs::default());
+    let proxy = Proxy::setup()
+        .worker("w", &worker)
+        .probe("interval = \"60s\"\nrise = 1")
+        .start();
+    let mut client = proxy.connect();
+    for place in 0..50 {
+        assert_eq!(client.call("POST", CHAT, &chat("x")).status, 200, "{place}");
+        worker.kill();
+        worker.accept();
+    }
+}
+
+#[test]
 fn p04_connections_to_a_worker_are_kept_and_used_again() {
     for worker in [Engine::start(), Engine::h2c(Knobs::default())] {
         let proxy = Proxy::before(&worker);

@@ -88,22 +88,29 @@ impl H2Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Answer {
-        let mut reading = self.open(method, target, headers, body).unwrap();
+        self.try_call(method, target, headers, body).unwrap()
+    }
+
+    /// Sends a request whose stream may be reset before its answer has a head.
+    pub fn try_call(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer, hyper::Error> {
+        let mut reading = self.open(method, target, headers, body)?;
         let mut answer = reading.head();
         answer.complete = true;
         while let Some(piece) = self.piece(&mut reading) {
-            match piece {
-                Ok(bytes) => {
-                    answer.chunks.push(bytes.len());
-                    answer.body.extend_from_slice(&bytes);
-                }
-                Err(_) => {
-                    answer.complete = false;
-                    break;
-                }
-            }
+            let Ok(bytes) = piece else {
+                answer.complete = false;
+                break;
+            };
+            answer.chunks.push(bytes.len());
+            answer.body.extend_from_slice(&bytes);
         }
-        answer
+        Ok(answer)
     }
 }
 
