@@ -4,9 +4,22 @@
 //! order). To follow a request, read `line.rs` from top to bottom.
 #![forbid(unsafe_code)]
 
+pub mod admin;
+pub mod admission;
+pub mod alarm;
 pub mod clock;
 pub mod config;
 pub mod decide;
+pub mod facts;
 pub mod fault;
+pub mod fleet;
+pub mod forward;
+pub mod inspect;
+pub mod line;
+pub mod listener;
+pub mod observe;
+pub mod queue;
 pub mod rng;
+pub mod serve;
 pub mod units;
+pub mod upstream;

@@ -1,5 +1,84 @@
 //! Configuration in three stages: as typed, checked, as used.
+//!
+//! *As typed* is the tree of the file with the place of every value; *checked* is one file per section, which notes every
+//! mistake instead of stopping at the first; *as used* is the [`Plan`], which nobody needs to check again. A file with
+//! one mistake gives no plan at all: there is no half-configured process (promise P14). The table in [`reference`] holds
+//! each key's default and range once, for the reader, the messages and the manual.
+//!
+//! This room reads the file, and the files that secrets name; never the environment (its caller hands a look-up down),
+//! never the clock.
 
+mod checked;
+pub mod dump;
+mod later;
 pub mod plan;
+mod problem;
+pub mod reference;
+pub mod suggest;
+mod typed;
+mod words;
+
+use std::fs;
+use std::path::Path;
 
 pub use plan::Plan;
+pub use problem::{Problem, Problems};
+pub use typed::Env;
+pub use words::Choice;
+
+/// Reads a file into a plan.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
+    match fs::read(path).map(String::from_utf8) {
+        Ok(Ok(text)) => parse(&text, path, env),
+        Ok(Err(error)) => {
+            let valid = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..valid]
+                .iter()
+                .filter(|b| **b == b'\n')
+                .count()
+                + 1;
+            Err(unreadable(
+                path,
+                &format!("line {line} is not UTF-8"),
+                "save the file as UTF-8",
+            ))
+        }
+        Err(error) => Err(unreadable(
+            path,
+            &format!("can't be read: {error}"),
+            "name another file, or let this process read it",
+        )),
+    }
+}
+
+/// Reads the text of a file into a plan. Relative paths start at the file's folder.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub fn parse(text: &str, file: &Path, env: Env<'_>) -> Result<Plan, Problems> {
+    let (reader, tree) = typed::Reader::open(text, file, env);
+    if reader.is_beyond_reading() {
+        return reader.finish(None);
+    }
+    let plan = checked::plan(&typed::Section::root(&reader, tree));
+    reader.finish(plan)
+}
+
+/// The one problem of a file that can't be read at all.
+fn unreadable(path: &Path, message: &str, way_out: &str) -> Problems {
+    Problems::sorted(vec![Problem {
+        file: path.to_path_buf(),
+        line: 0,
+        column: 0,
+        key: String::new(),
+        value: None,
+        message: message.to_owned(),
+        allowed: None,
+        instead: Some(way_out.to_owned()),
+    }])
+}

@@ -40,7 +40,7 @@ pub struct Plan {
 /// Where the proxy listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Client addresses; at least one, no port twice.
+    /// Client addresses; at least one, and all can be bound side by side.
     pub http: Vec<SocketAddr>,
     /// The admin address.
     pub admin: SocketAddr,
@@ -154,6 +154,28 @@ pub struct Origin {
     pub authority: String,
 }
 
+impl Origin {
+    /// The target of a request to this worker: `path` (and query) under the base, in the form that its protocol wants.
+    ///
+    /// # Errors
+    /// When `path` is no valid path and query.
+    pub fn uri(&self, path: &str) -> Result<http::Uri, http::Error> {
+        let target = if self.base.is_empty() {
+            http::uri::PathAndQuery::try_from(path)?
+        } else {
+            http::uri::PathAndQuery::try_from(format!("{}{path}", self.base))?
+        };
+        match self.protocol {
+            Protocol::Http1 => Ok(http::Uri::from(target)),
+            Protocol::H2c => http::Uri::builder()
+                .scheme(http::uri::Scheme::HTTP)
+                .authority(self.authority.as_str())
+                .path_and_query(target)
+                .build(),
+        }
+    }
+}
+
 /// What a worker speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -186,6 +208,25 @@ pub enum Engine {
     Openai,
     /// Anything else that speaks HTTP.
     Generic,
+}
+
+impl Engine {
+    /// Where liveness is asked unless the operator says otherwise; `None` is a bare TCP connect.
+    #[must_use]
+    pub const fn liveness_path(self) -> Option<&'static str> {
+        match self {
+            Engine::Forebay
+            | Engine::Vllm
+            | Engine::Sglang
+            | Engine::Llamacpp
+            | Engine::Tgi
+            | Engine::Tei => Some("/health"),
+            Engine::Ollama => Some("/api/version"),
+            Engine::Triton => Some("/v2/health/ready"),
+            Engine::Openai => Some("/v1/models"),
+            Engine::Generic => None,
+        }
+    }
 }
 
 /// One model of a worker.

@@ -1,0 +1,289 @@
+//! Who may enter the admin side.
+//!
+//! Three checks, in this order. The `Host` must be a name of this machine: a page of somebody else's, whose name was
+//! made to point at our address after it was loaded (DNS rebinding), runs in a browser that may well hold our cookie,
+//! and only its `Host` gives it away. An address is always safe there, since nobody can rebind one. Then the token, as
+//! a bearer token from programs, or a cookie from browsers, which is a random value of this process and not the token:
+//! a browser's store then holds nothing that outlives the process. The cookie is `SameSite=Strict`, so no other page
+//! can use it. Comparisons take the same time wherever the first difference is; only the length could be told.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{AUTHORIZATION, COOKIE, HOST};
+use http::uri::Authority;
+use http::{HeaderMap, Request};
+use subtle::ConstantTimeEq as _;
+
+use super::token::{Origin, TokenSource, random_text};
+use crate::config::plan::Secret;
+
+/// The cookie's name.
+const COOKIE_NAME: &str = "forebay_session";
+
+/// The guard of one admin listener.
+#[derive(Debug)]
+pub(super) struct Door {
+    token: Secret,
+    pub(super) origin: Origin,
+    session: Secret,
+    listen: IpAddr,
+}
+
+/// What the door makes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Come in.
+    Enter,
+    /// Right token in the address: take the cookie and come again without it.
+    TakeCookie,
+    /// No token, or a wrong one.
+    Unauthorized,
+    /// Not a name of this machine.
+    ForeignHost,
+}
+
+impl Door {
+    pub(super) fn new(source: TokenSource, listen: SocketAddr) -> Self {
+        Door {
+            token: source.token,
+            origin: source.origin,
+            session: Secret::new(&random_text()),
+            listen: listen.ip(),
+        }
+    }
+
+    pub(super) fn judge<B>(&self, request: &Request<B>) -> Verdict {
+        if !self.knows_host(request) {
+            return Verdict::ForeignHost;
+        }
+        let uri = request.uri();
+        if uri.path() == "/"
+            && let Some(token) = uri.query().and_then(token_in_query)
+        {
+            let right = is_same(&token, &self.token);
+            return if right {
+                Verdict::TakeCookie
+            } else {
+                Verdict::Unauthorized
+            };
+        }
+        let headers = request.headers();
+        if self.is_bearer(headers) || self.has_cookie(headers) {
+            Verdict::Enter
+        } else {
+            Verdict::Unauthorized
+        }
+    }
+
+    /// The value of `Set-Cookie` for a browser that showed the token.
+    pub(super) fn cookie(&self) -> String {
+        let session = self.session.expose();
+        format!("{COOKIE_NAME}={session}; HttpOnly; SameSite=Strict; Path=/")
+    }
+
+    fn is_bearer(&self, headers: &HeaderMap) -> bool {
+        let Some(value) = headers.get(AUTHORIZATION).map(|value| value.as_bytes()) else {
+            return false;
+        };
+        value
+            .split_at_checked(b"Bearer ".len())
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "))
+            .is_some_and(|(_, token)| is_same(token.trim_ascii(), &self.token))
+    }
+
+    fn has_cookie(&self, headers: &HeaderMap) -> bool {
+        let fields = headers.get_all(COOKIE).into_iter();
+        fields
+            .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
+            .filter_map(|pair| pair.trim_ascii().strip_prefix(COOKIE_NAME.as_bytes()))
+            .filter_map(|rest| rest.strip_prefix(b"="))
+            .any(|value| is_same(value, &self.session))
+    }
+
+    fn knows_host<B>(&self, request: &Request<B>) -> bool {
+        let named = match request.uri().authority() {
+            Some(authority) => Some(authority.clone()),
+            None => request
+                .headers()
+                .get(HOST)
+                .and_then(|host| Authority::try_from(host.as_bytes()).ok()),
+        };
+        named.is_some_and(|named| !named.as_str().contains('@') && self.is_ours(named.host()))
+    }
+
+    /// Loopback by name or address; the address we listen on; any address if we listen on all.
+    fn is_ours(&self, host: &str) -> bool {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            let ip = ip.to_canonical();
+            return ip.is_loopback() || self.listen.is_unspecified() || ip == self.listen;
+        }
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        name == "localhost" || name.ends_with(".localhost")
+    }
+}
+
+fn is_same(given: &[u8], secret: &Secret) -> bool {
+    given.ct_eq(secret.expose().as_bytes()).into()
+}
+
+/// The `token` of a query, decoded.
+fn token_in_query(query: &str) -> Option<Vec<u8>> {
+    let value = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("token="))?;
+    Some(percent_decoded(value.as_bytes()))
+}
+
+/// `%41` becomes `A`; a percent sign that begins no such triple stands for itself.
+fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        let byte = match after {
+            [high, low, ..] if *first == b'%' => hex_pair(*high, *low),
+            _ => None,
+        };
+        decoded.push(byte.unwrap_or(*first));
+        rest = &rest[if byte.is_some() { 3 } else { 1 }..];
+    }
+    decoded
+}
+
+fn hex_pair(high: u8, low: u8) -> Option<u8> {
+    let value = |digit| char::from(digit).to_digit(16);
+    u8::try_from(value(high)? * 16 + value(low)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn door(listen: &str) -> Door {
+        let source = TokenSource {
+            token: Secret::new("tok/en +1"),
+            origin: Origin::Environment,
+        };
+        Door::new(source, listen.parse().unwrap())
+    }
+
+    fn local() -> Door {
+        door("127.0.0.1:7071")
+    }
+
+    fn asked(uri: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::get(uri);
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", "127.0.0.1:7071");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn the_right_bearer_enters_and_no_other() {
+        let judged = |value| local().judge(&asked("/api/workers", &[("authorization", value)]));
+        assert_eq!(judged("Bearer tok/en +1"), Verdict::Enter);
+        assert_eq!(judged("bearer  tok/en +1"), Verdict::Enter);
+        for wrong in [
+            "Bearer tok/en +2",
+            "Bearer tok/en +",
+            "Bearer tok/en +11",
+            "Bearer ",
+            "Bearer",
+            "Basic tok/en +1",
+            "tok/en +1",
+            "",
+        ] {
+            assert_eq!(judged(wrong), Verdict::Unauthorized, "{wrong}");
+        }
+        assert_eq!(local().judge(&asked("/", &[])), Verdict::Unauthorized);
+    }
+
+    #[test]
+    fn the_token_in_the_address_is_for_the_first_page_only() {
+        let judged = |uri| local().judge(&asked(uri, &[]));
+        assert_eq!(judged("/?token=tok%2Fen%20%2b1"), Verdict::TakeCookie);
+        assert_eq!(judged("/?x=1&token=tok/en%20+1"), Verdict::TakeCookie);
+        assert_eq!(judged("/?token=wrong"), Verdict::Unauthorized);
+        assert_eq!(judged("/?token="), Verdict::Unauthorized);
+        assert_eq!(judged("/?token=%"), Verdict::Unauthorized);
+        assert_eq!(
+            judged("/api/workers?token=tok%2Fen%20%2B1"),
+            Verdict::Unauthorized
+        );
+    }
+
+    #[test]
+    fn the_cookie_is_of_this_process_and_is_not_the_token() {
+        let door = local();
+        let cookie = door.cookie();
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"));
+        assert!(!cookie.contains("tok"));
+        let pair = cookie.split(';').next().unwrap();
+        let judged = |door: &Door, cookie: &str| door.judge(&asked("/", &[("cookie", cookie)]));
+        assert_eq!(judged(&door, pair), Verdict::Enter);
+        assert_eq!(judged(&door, &format!("a=b; {pair};c=d")), Verdict::Enter);
+        let crumbs = asked("/", &[("cookie", "a=b"), ("cookie", pair)]);
+        assert_eq!(door.judge(&crumbs), Verdict::Enter);
+        let old = "forebay_session=0000; forebay_session=";
+        assert_eq!(judged(&door, old), Verdict::Unauthorized);
+        assert_eq!(
+            judged(&local(), pair),
+            Verdict::Unauthorized,
+            "another process"
+        );
+        let token = "forebay_session=tok/en +1";
+        assert_eq!(judged(&door, token), Verdict::Unauthorized);
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        let judged = |door: &Door, host| {
+            let good = ("authorization", "Bearer tok/en +1");
+            door.judge(&asked("/api/workers", &[("host", host), good]))
+        };
+        let local = local();
+        for ours in [
+            "localhost",
+            "LocalHost:9000",
+            "forebay.localhost:1",
+            "localhost.",
+            "127.0.0.1:7071",
+            "127.8.8.8",
+            "[::1]:8080",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert_eq!(judged(&local, ours), Verdict::Enter, "{ours}");
+        }
+        for foreign in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "notlocalhost",
+            "localhost@evil.example",
+            "evil@localhost",
+            "192.168.1.5:7071",
+            "",
+            "[",
+        ] {
+            assert_eq!(judged(&local, foreign), Verdict::ForeignHost, "{foreign}");
+        }
+        let lan = door("192.168.1.5:7071");
+        assert_eq!(judged(&lan, "192.168.1.5:7071"), Verdict::Enter);
+        assert_eq!(judged(&lan, "192.168.1.6:7071"), Verdict::ForeignHost);
+        let everywhere = door("0.0.0.0:7071");
+        assert_eq!(judged(&everywhere, "192.168.1.6:7071"), Verdict::Enter);
+        assert_eq!(judged(&everywhere, "evil.example"), Verdict::ForeignHost);
+    }
+
+    #[test]
+    fn a_host_must_be_named_and_the_requests_own_authority_goes_first() {
+        let nameless = Request::get("/api/workers").body(()).unwrap();
+        assert_eq!(local().judge(&nameless), Verdict::ForeignHost);
+        let absolute = asked("http://evil.example/api/workers", &[]);
+        assert_eq!(local().judge(&absolute), Verdict::ForeignHost);
+    }
+}

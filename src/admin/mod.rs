@@ -1,0 +1,521 @@
+//! The admin side: the status page, what programs read about the fleet, health and metrics.
+//!
+//! It has a listener of its own and nothing of it is served on the client port. `/health`, `/ready` and `/metrics` are
+//! open to whoever reaches that listener, because orchestrators and Prometheus ask them, under whatever name; the rest
+//! is behind the door (`door.rs`). Everything here reads and nothing changes, so every path takes `GET` and `HEAD`,
+//! bodies are ignored and no protection against forged changes is due yet.
+//!
+//! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, and turns a request
+//! into an answer. Query strings are read for one purpose, the token, and appear in no answer and no log.
+
+mod door;
+pub mod token;
+mod workers;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+pub use workers::{Decode, FleetView, Prefill, WorkerRow};
+
+use crate::clock;
+use crate::observe::Observe;
+use door::{Door, Verdict};
+use token::TokenSource;
+
+/// The status page. `{nonce}` stands where the nonce of each answer goes.
+const PAGE: &str = include_str!("page.html");
+/// What a browser without the token sees, with `{place}` for where to find it.
+const LOCKED: &str = include_str!("locked.html");
+
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+/// Prometheus' text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// On every answer: never sniffed, kept, framed or told onward.
+const GUARDS: [(HeaderName, &str); 4] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+/// What the admin side shows.
+pub struct Sights {
+    /// Metrics.
+    pub observe: Arc<Observe>,
+    /// The plan as JSON, its secrets already hidden.
+    pub config: String,
+    /// Draws the fleet as it is now.
+    pub fleet: Box<dyn Fn() -> FleetView + Send + Sync>,
+}
+
+impl std::fmt::Debug for Sights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sights").finish_non_exhaustive()
+    }
+}
+
+/// The admin side of one proxy.
+#[derive(Debug)]
+pub struct Admin {
+    door: Door,
+    sights: Sights,
+}
+
+impl Admin {
+    /// The admin side that listens there and opens to that token.
+    #[must_use]
+    pub fn new(source: TokenSource, listen: SocketAddr, sights: Sights) -> Self {
+        Admin {
+            door: Door::new(source, listen),
+            sights,
+        }
+    }
+
+    /// Answers a request; its body is not looked at.
+    #[must_use]
+    pub fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let answer = match request.uri().path() {
+            "/health" => self.read(request, |_| Answer::new(StatusCode::OK, TEXT, "ok\n")),
+            "/ready" => self.read(request, Self::ready),
+            "/metrics" => self.read(request, Self::metrics),
+            path => match self.door.judge(request) {
+                Verdict::ForeignHost => foreign_host(),
+                Verdict::Unauthorized => self.unauthorized(path),
+                Verdict::TakeCookie => self.read(request, Self::welcome),
+                Verdict::Enter => self.inside(request),
+            },
+        };
+        answer.into_response(request.method())
+    }
+
+    fn inside<B>(&self, request: &Request<B>) -> Answer {
+        match request.uri().path() {
+            "/" => self.read(request, |_| page(StatusCode::OK, PAGE)),
+            "/api/workers" => self.read(request, Self::workers),
+            "/api/config" => self.read(request, |admin| {
+                Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
+            }),
+            _ => Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here"),
+        }
+    }
+
+    /// Runs a view, if the method is one that reads.
+    fn read<B>(&self, request: &Request<B>, view: impl FnOnce(&Self) -> Answer) -> Answer {
+        if request.method() == Method::GET || request.method() == Method::HEAD {
+            return view(self);
+        }
+        Answer::refusal(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "this path takes GET and HEAD",
+        )
+        .with(header::ALLOW, "GET, HEAD")
+    }
+
+    fn ready(&self) -> Answer {
+        match (self.sights.fleet)().ready {
+            Ok(()) => Answer::new(StatusCode::OK, TEXT, "ready\n"),
+            Err(why) => Answer::new(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+        }
+    }
+
+    fn metrics(&self) -> Answer {
+        let metrics = &self.sights.observe.metrics;
+        (self.sights.fleet)().show_in(metrics);
+        Answer::new(StatusCode::OK, METRICS, metrics.render())
+    }
+
+    fn workers(&self) -> Answer {
+        match (self.sights.fleet)().to_json(clock::wall()) {
+            Ok(json) => Answer::new(StatusCode::OK, JSON, json),
+            Err(error) => {
+                tracing::error!(%error, "the workers can't be written as JSON");
+                Answer::refusal(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal_error",
+                    "the workers can't be shown; the log says why",
+                )
+            }
+        }
+    }
+
+    /// The token was right: the browser gets its cookie, and an address without the token.
+    fn welcome(&self) -> Answer {
+        Answer::new(StatusCode::SEE_OTHER, TEXT, "")
+            .with(header::LOCATION, "/")
+            .with(header::SET_COOKIE, &self.door.cookie())
+    }
+
+    fn unauthorized(&self, path: &str) -> Answer {
+        let place = self.door.origin.to_string();
+        let answer = if path == "/" {
+            let text = LOCKED.replace("{place}", &html_escaped(&place));
+            page(StatusCode::UNAUTHORIZED, &text)
+        } else {
+            let message = format!("send `Authorization: Bearer TOKEN`; the token is here: {place}");
+            Answer::refusal(StatusCode::UNAUTHORIZED, "unauthorized", &message)
+        };
+        answer.with(header::WWW_AUTHENTICATE, "Bearer")
+    }
+}
+
+/// A page that runs and shows nothing but what carries this answer's nonce.
+fn page(status: StatusCode, text: &str) -> Answer {
+    let nonce = token::random_text();
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    Answer::new(status, HTML, text.replace("{nonce}", &nonce))
+        .with(header::CONTENT_SECURITY_POLICY, &policy)
+}
+
+fn foreign_host() -> Answer {
+    Answer::refusal(
+        StatusCode::FORBIDDEN,
+        "foreign_host",
+        "open the admin side by the address it listens on, or as localhost (an SSH tunnel does)",
+    )
+}
+
+fn html_escaped(text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
+    escaped.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// An answer before it knows whether its body will be sent.
+struct Answer(Response<String>);
+
+impl Answer {
+    fn new(status: StatusCode, kind: &'static str, body: impl Into<String>) -> Self {
+        let mut response = Response::new(body.into());
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        for (name, value) in GUARDS {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        Answer(response)
+    }
+
+    /// An error in the shape of the client side's.
+    fn refusal(status: StatusCode, code: &'static str, message: &str) -> Self {
+        let error = Refusal {
+            error: RefusalDetail {
+                message,
+                r#type: "admin_error",
+                code,
+            },
+        };
+        Answer::new(
+            status,
+            JSON,
+            sonic_rs::to_string(&error).unwrap_or_default(),
+        )
+    }
+
+    fn with(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.0.headers_mut().insert(name, value);
+        }
+        self
+    }
+
+    /// For `HEAD` the length stays and the body goes; HTTP/2 would send it otherwise.
+    fn into_response(self, method: &Method) -> Response<Full<Bytes>> {
+        let mut response = self.0.map(|body| Full::new(Bytes::from(body)));
+        let length = http_body::Body::size_hint(response.body()).lower();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        if method == Method::HEAD {
+            *response.body_mut() = Full::default();
+        }
+        response
+    }
+}
+
+#[derive(Serialize)]
+struct Refusal<'a> {
+    error: RefusalDetail<'a>,
+}
+
+#[derive(Serialize)]
+struct RefusalDetail<'a> {
+    message: &'a str,
+    r#type: &'static str,
+    code: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::plan::{AccessTarget, LogLevel, LogPlan, Secret};
+    use crate::units::Seconds;
+    use token::Origin;
+
+    const TOKEN: &str = "canary-token";
+    const EVERY_PATH: [&str; 7] = [
+        "/",
+        "/health",
+        "/ready",
+        "/metrics",
+        "/api/workers",
+        "/api/config",
+        "/api/nothing",
+    ];
+
+    fn worker() -> WorkerRow {
+        WorkerRow {
+            name: Arc::from("worker-<a>"),
+            url: "http://127.0.0.1:7081".into(),
+            state: "up",
+            reason: None,
+            since: Seconds(1_796_006_599.5),
+            until: None,
+            models: vec!["chat".into()],
+            inflight: 2,
+            max_inflight: 64,
+            queue: 1,
+            decoding: 1,
+            prefill: Some(Prefill {
+                request_s: 0.01,
+                token_s: 0.000_2,
+            }),
+            decode: None,
+            rtt: Some(Seconds(0.001)),
+            speed: Some(2.3),
+            share: None,
+            requests: 7,
+            failures: 0,
+        }
+    }
+
+    fn admin(ready: Result<(), String>) -> Admin {
+        let log = LogPlan {
+            level: LogLevel::Info,
+            access: AccessTarget::Off,
+        };
+        let source = TokenSource {
+            token: Secret::new(TOKEN),
+            origin: Origin::File("/state/<b>/admin-token".into()),
+        };
+        let sights = Sights {
+            observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
+            config: r#"{"state":"/state"}"#.into(),
+            fleet: Box::new(move || FleetView {
+                workers: vec![worker()],
+                queued: 3,
+                ready: ready.clone(),
+            }),
+        };
+        Admin::new(source, "127.0.0.1:7071".parse().unwrap(), sights)
+    }
+
+    struct Seen {
+        status: u16,
+        headers: http::HeaderMap,
+        body: String,
+    }
+
+    fn ask(admin: &Admin, method: &str, uri: &str, headers: &[(&str, &str)]) -> Seen {
+        let mut request = Request::builder().method(method).uri(uri);
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", "127.0.0.1:7071");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = admin.answer(&request.body(()).unwrap());
+        let (parts, body) = answer.into_parts();
+        let bytes = body.into_inner().unwrap_or_default();
+        Seen {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    const BEARER: (&str, &str) = ("authorization", "Bearer canary-token");
+
+    #[test]
+    fn three_paths_are_open_under_any_name_and_the_rest_is_not() {
+        let admin = admin(Ok(()));
+        for path in EVERY_PATH {
+            let open = ["/health", "/ready", "/metrics"].contains(&path);
+            let outside = ask(&admin, "GET", path, &[("host", "forebay:7071")]);
+            let nobody = ask(&admin, "GET", path, &[]);
+            let expected = if open { (200, 200) } else { (403, 401) };
+            assert_eq!((outside.status, nobody.status), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_browser_logs_in_once_by_the_address() {
+        let admin = admin(Ok(()));
+        let welcome = ask(&admin, "GET", "/?token=canary-token", &[]);
+        assert_eq!(
+            (welcome.status, &welcome.headers["location"]),
+            (303, &"/".parse().unwrap())
+        );
+        let cookie = welcome.headers["set-cookie"].to_str().unwrap();
+        let pair = cookie.split(';').next().unwrap();
+        let page = ask(&admin, "GET", "/", &[("cookie", pair)]);
+        assert_eq!(page.status, 200);
+        assert!(page.body.contains("<title>Forebay</title>"));
+        let workers = ask(&admin, "GET", "/api/workers", &[("cookie", pair)]);
+        assert_eq!(workers.status, 200);
+    }
+
+    #[test]
+    fn a_wrong_token_is_told_where_the_right_one_is() {
+        let page = ask(&admin(Ok(())), "GET", "/?token=wrong", &[]);
+        assert_eq!(
+            (page.status, &page.headers["www-authenticate"]),
+            (401, &"Bearer".parse().unwrap())
+        );
+        assert!(
+            page.body.contains("/state/&lt;b&gt;/admin-token"),
+            "{}",
+            page.body
+        );
+        assert!(!page.headers.contains_key("set-cookie"));
+        let api = ask(&admin(Ok(())), "GET", "/api/workers", &[]);
+        let error: serde_json::Value = serde_json::from_str(&api.body).unwrap();
+        assert_eq!(error["error"]["code"], "unauthorized");
+    }
+
+    #[test]
+    fn workers_are_told_as_json_with_what_is_unknown_left_out() {
+        let answer = ask(&admin(Ok(())), "GET", "/api/workers", &[BEARER]);
+        let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        let expected = serde_json::json!({
+            "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up",
+            "since": "2026-11-30T02:43:19.500Z", "models": ["chat"], "inflight": 2, "max_inflight": 64,
+            "queue": 1, "decoding": 1, "prefill": { "request_s": 0.01, "token_s": 0.0002 },
+            "rtt_s": 0.001, "speed": 2.3, "requests": 7, "failures": 0,
+        });
+        assert_eq!(json["workers"], serde_json::json!([expected]));
+        assert_eq!(json["queued"], 3);
+        let config = ask(&admin(Ok(())), "GET", "/api/config", &[BEARER]);
+        assert_eq!(config.body, r#"{"state":"/state"}"#);
+    }
+
+    #[test]
+    fn metrics_show_the_fleet_as_it_is_now() {
+        let answer = ask(&admin(Ok(())), "GET", "/metrics", &[]);
+        assert_eq!(answer.headers["content-type"], METRICS);
+        for line in [
+            "forebay_inflight{worker=\"worker-<a>\"} 2",
+            "forebay_worker_state{state=\"up\",worker=\"worker-<a>\"} 1",
+            "forebay_worker_speed{phase=\"prefill\",worker=\"worker-<a>\"} 5000",
+            "forebay_queue_depth 3",
+        ] {
+            assert!(answer.body.lines().any(|had| had == line), "{line}");
+        }
+        assert!(
+            !answer.body.contains("phase=\"decode\""),
+            "not learned, so absent"
+        );
+    }
+
+    #[test]
+    fn readiness_says_why_not() {
+        let answer = ask(&admin(Err("no worker is up".into())), "GET", "/ready", &[]);
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (503, "no worker is up\n")
+        );
+        assert_eq!(ask(&admin(Ok(())), "GET", "/ready", &[]).status, 200);
+    }
+
+    #[test]
+    fn head_is_get_without_a_body_and_other_methods_are_refused() {
+        let admin = admin(Ok(()));
+        for path in EVERY_PATH {
+            let get = ask(&admin, "GET", path, &[BEARER]);
+            let head = ask(&admin, "HEAD", path, &[BEARER]);
+            assert_eq!(
+                (head.status, head.body.as_str()),
+                (get.status, ""),
+                "{path}"
+            );
+            let same_length = head.headers["content-length"] == get.headers["content-length"];
+            assert!(same_length || path == "/api/nothing", "{path}");
+            let post = ask(&admin, "POST", path, &[BEARER]);
+            let expected = if path == "/api/nothing" { 404 } else { 405 };
+            assert_eq!(post.status, expected, "{path}");
+            assert_eq!(post.headers.get("allow").is_some(), expected == 405);
+        }
+    }
+
+    #[test]
+    fn every_answer_is_guarded_and_pages_run_only_their_own_code() {
+        let admin = admin(Ok(()));
+        for path in EVERY_PATH {
+            for headers in [&[][..], &[BEARER], &[("host", "evil.example")]] {
+                let answer = ask(&admin, "GET", path, headers);
+                for (name, value) in GUARDS {
+                    assert_eq!(answer.headers[name], value, "{path}");
+                }
+                let is_page = answer.headers["content-type"] == HTML;
+                assert_eq!(
+                    answer.headers.contains_key("content-security-policy"),
+                    is_page
+                );
+            }
+        }
+        let nonce_of = |page: &Seen| {
+            let policy = page.headers["content-security-policy"].to_str().unwrap();
+            assert!(policy.starts_with("default-src 'none';"));
+            let nonce = policy.split("'nonce-").nth(1).unwrap();
+            nonce.split('\'').next().unwrap().to_owned()
+        };
+        let first = ask(&admin, "GET", "/", &[BEARER]);
+        let nonce = nonce_of(&first);
+        assert_eq!(first.body.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
+        assert!(!first.body.contains("{nonce}"));
+        assert_ne!(nonce_of(&ask(&admin, "GET", "/", &[BEARER])), nonce);
+    }
+
+    #[test]
+    fn the_page_uses_nothing_from_elsewhere_and_no_markup_from_data() {
+        assert!(
+            !PAGE.contains("//cdn") && !PAGE.contains("http"),
+            "no outside address"
+        );
+        for sink in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+        ] {
+            assert!(!PAGE.contains(sink), "{sink}");
+        }
+    }
+
+    #[test]
+    fn the_token_and_queries_appear_in_no_answer() {
+        let admin = admin(Ok(()));
+        for path in EVERY_PATH {
+            for query in ["", "?token=canary-token", "?token=canary-query"] {
+                for headers in [&[][..], &[BEARER], &[("host", "canary-host")]] {
+                    let answer = ask(&admin, "GET", &format!("{path}{query}"), headers);
+                    let all = format!("{:?}{}", answer.headers, answer.body);
+                    assert!(!all.contains("canary"), "{path}{query}: {all}");
+                }
+            }
+        }
+        assert!(!format!("{admin:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,191 @@
+//! The fleet as the admin side shows it.
+//!
+//! A picture, taken when somebody looks: it holds copies and no locks, and what is unknown is absent rather than zero,
+//! so that "not learned yet" can't be read as "infinitely slow". The JSON keys are the fields.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use crate::clock;
+use crate::observe::{Metrics, WorkerGauges};
+use crate::units::Seconds;
+
+/// The fleet at one moment.
+#[derive(Clone, Debug)]
+pub struct FleetView {
+    /// In the order of the configuration.
+    pub workers: Vec<WorkerRow>,
+    /// Requests that wait because every fitting worker is at its limit.
+    pub queued: usize,
+    /// Whether a request could be answered now; if not, why.
+    pub ready: Result<(), String>,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerRow {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it is, without credentials.
+    pub url: String,
+    /// One of [`crate::observe::names::WORKER_STATES`].
+    pub state: &'static str,
+    /// Why it is in this state, for a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Since when, as wall time.
+    #[serde(serialize_with = "as_date")]
+    pub since: Seconds,
+    /// Until when, as wall time, where that is known.
+    #[serde(
+        serialize_with = "as_date_if_known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub until: Option<Seconds>,
+    /// The names by which clients may ask for its models.
+    pub models: Vec<String>,
+    /// Requests it holds.
+    pub inflight: u32,
+    /// The most it is given.
+    pub max_inflight: u32,
+    /// Of those it holds, the ones without a first byte yet.
+    pub queue: u32,
+    /// Of those it holds, the ones whose answer is being written.
+    pub decoding: u32,
+    /// How it reads prompts, once learned from traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefill: Option<Prefill>,
+    /// How it writes answers, once learned from traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<Decode>,
+    /// Smoothed round trip.
+    #[serde(
+        rename = "rtt_s",
+        serialize_with = "as_number_if_known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub rtt: Option<Seconds>,
+    /// Speed relative to the slowest worker, which is 1; above zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// Its share of the requests of late, 0…1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Attempts sent to it since the start.
+    pub requests: u64,
+    /// Of those, the ones that failed.
+    pub failures: u64,
+}
+
+/// The prefill line: a request of x uncached prompt tokens takes `request_s + token_s · x` to its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prefill {
+    /// Seconds per request.
+    pub request_s: f64,
+    /// Seconds per token.
+    pub token_s: f64,
+}
+
+/// The decode line: with n streams at a time, a token of each takes `step_s + stream_s · n`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Decode {
+    /// Seconds per step.
+    pub step_s: f64,
+    /// Seconds more per stream.
+    pub stream_s: f64,
+}
+
+impl Prefill {
+    /// Tokens per second while reading; unknown when a token costs nothing that could be measured.
+    #[must_use]
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        rate(self.token_s)
+    }
+}
+
+impl Decode {
+    /// Tokens per second of one stream alone.
+    #[must_use]
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        rate(self.step_s + self.stream_s)
+    }
+}
+
+fn rate(seconds: f64) -> Option<f64> {
+    Some(1.0 / seconds).filter(|rate| rate.is_finite() && *rate > 0.0)
+}
+
+/// What `/api/workers` answers.
+#[derive(Serialize)]
+struct Picture<'a> {
+    /// So that a page can tell ages whatever its own clock says.
+    #[serde(serialize_with = "as_date")]
+    now: Seconds,
+    queued: usize,
+    workers: &'a [WorkerRow],
+}
+
+impl FleetView {
+    /// As JSON, dated with the wall time `now`.
+    pub(super) fn to_json(&self, now: Seconds) -> sonic_rs::Result<String> {
+        sonic_rs::to_string(&Picture {
+            now,
+            queued: self.queued,
+            workers: &self.workers,
+        })
+    }
+
+    /// Sets the gauges that are only set when somebody reads them.
+    pub(super) fn show_in(&self, metrics: &Metrics) {
+        metrics.show_queue(self.queued);
+        for worker in &self.workers {
+            metrics.show_worker(&WorkerGauges {
+                name: &worker.name,
+                state: worker.state,
+                inflight: worker.inflight,
+                prefill: worker.prefill.and_then(|line| line.tokens_per_second()),
+                decode: worker.decode.and_then(|line| line.tokens_per_second()),
+            });
+        }
+    }
+}
+
+fn as_date<S: Serializer>(wall: &Seconds, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&clock::rfc3339(*wall))
+}
+
+fn as_date_if_known<S: Serializer>(wall: &Option<Seconds>, to: S) -> Result<S::Ok, S::Error> {
+    match wall {
+        Some(wall) => as_date(wall, to),
+        None => to.serialize_none(),
+    }
+}
+
+fn as_number_if_known<S: Serializer>(span: &Option<Seconds>, to: S) -> Result<S::Ok, S::Error> {
+    span.map(|span| span.0).serialize(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_that_cannot_be_measured_is_unknown_and_not_infinite() {
+        let reads = |token_s| {
+            let line = Prefill {
+                request_s: 0.01,
+                token_s,
+            };
+            line.tokens_per_second()
+        };
+        assert_eq!(reads(0.001), Some(1000.0));
+        assert_eq!(reads(0.0), None);
+        assert_eq!(reads(f64::NAN), None);
+        let writes = Decode {
+            step_s: 0.015,
+            stream_s: 0.005,
+        };
+        assert_eq!(writes.tokens_per_second(), Some(50.0));
+    }
+}

@@ -1,0 +1,314 @@
+//! Reading a request's body.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+
+use crate::config::plan::Limits;
+use crate::fault::{Fault, Kind};
+use crate::observe::Observe;
+use crate::units::{Bytes as ByteCount, Seconds};
+
+/// Room made at once for a body that says its length; more is made as it arrives.
+const TRUST: usize = 1 << 20;
+
+/// How long and how much of an unwanted body is read, so that the refusal is not lost in a connection reset
+/// (RFC 9112 §9.6: a close with unread data may erase the answer before the client reads it).
+const DISCARD: (Duration, usize) = (Duration::from_secs(1), 256 << 10);
+
+/// Reads bodies within the limits.
+#[derive(Debug)]
+pub struct Intake {
+    body: ByteCount,
+    buffered: ByteCount,
+    patience: Seconds,
+    held: Arc<AtomicU64>,
+    observe: Arc<Observe>,
+}
+
+/// A body in memory, counted until this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    bytes: Bytes,
+    _counted: Counted,
+}
+
+impl Held {
+    /// The body.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+/// Bytes counted against `limits.buffered`.
+#[derive(Debug)]
+struct Counted {
+    held: Arc<AtomicU64>,
+    observe: Arc<Observe>,
+    count: u64,
+}
+
+impl Counted {
+    fn add(&mut self, count: usize) -> u64 {
+        self.count += count as u64;
+        self.observe.metrics.buffer_grew(count as u64);
+        self.held.fetch_add(count as u64, Ordering::AcqRel) + count as u64
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.observe.metrics.buffer_shrank(self.count);
+        self.held.fetch_sub(self.count, Ordering::AcqRel);
+    }
+}
+
+impl Intake {
+    /// Holds nothing yet.
+    #[must_use]
+    pub fn new(limits: &Limits, observe: Arc<Observe>) -> Self {
+        let held = Arc::new(AtomicU64::new(0));
+        Intake {
+            body: limits.body,
+            buffered: limits.buffered,
+            patience: limits.idle,
+            held,
+            observe,
+        }
+    }
+
+    /// Request bodies in memory now.
+    #[must_use]
+    pub fn held(&self) -> ByteCount {
+        ByteCount(self.held.load(Ordering::Acquire))
+    }
+
+    /// Reads a body whole; one that came in one piece is not copied.
+    ///
+    /// # Errors
+    /// `body_too_large`, `overloaded` when all bodies together are too large, `request_timeout` when nothing comes for
+    /// as long as an idle connection may live, `bad_request` when the body is cut or badly framed.
+    pub async fn read<B>(&self, body: &mut B) -> Result<Held, Fault>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let told = body.size_hint().exact();
+        if told.is_some_and(|length| length > self.body.0) {
+            return Err(self.too_large());
+        }
+        let mut counted = Counted {
+            held: self.held.clone(),
+            observe: self.observe.clone(),
+            count: 0,
+        };
+        let Some(first) = self.next(body).await? else {
+            return Ok(Held {
+                bytes: Bytes::new(),
+                _counted: counted,
+            });
+        };
+        self.count(&mut counted, first.len())?;
+        if body.is_end_stream() {
+            return Ok(Held {
+                bytes: first,
+                _counted: counted,
+            });
+        }
+        let room = told.map_or(first.len() * 2, |length| {
+            usize::try_from(length).unwrap_or(TRUST)
+        });
+        let mut all = BytesMut::with_capacity(room.min(TRUST).max(first.len()));
+        all.extend_from_slice(&first);
+        drop(first);
+        while let Some(piece) = self.next(body).await? {
+            self.count(&mut counted, piece.len())?;
+            all.extend_from_slice(&piece);
+        }
+        Ok(Held {
+            bytes: all.freeze(),
+            _counted: counted,
+        })
+    }
+
+    /// Reads and forgets what a refused client is still sending, within bounds.
+    pub async fn discard<B>(&self, body: &mut B)
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let (patience, most) = DISCARD;
+        let reading = async {
+            let mut read = 0;
+            while read < most {
+                match body.frame().await {
+                    Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
+                    _ => return,
+                }
+            }
+        };
+        // However it ends, the refusal goes out next.
+        let _ = tokio::time::timeout(patience, reading).await;
+    }
+
+    async fn next<B>(&self, body: &mut B) -> Result<Option<Bytes>, Fault>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        loop {
+            let frame = match tokio::time::timeout(self.patience.to_duration(), body.frame()).await
+            {
+                Err(_) => return Err(self.too_slow()),
+                Ok(None) => return Ok(None),
+                Ok(Some(frame)) => frame.map_err(|error| broken(&error))?,
+            };
+            // Trailers of a request have no meaning here (RFC 9110 §6.5.1 lets a recipient drop them).
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    fn count(&self, counted: &mut Counted, more: usize) -> Result<(), Fault> {
+        let all = counted.add(more);
+        if counted.count > self.body.0 {
+            return Err(self.too_large());
+        }
+        if all > self.buffered.0 {
+            return Err(self.overloaded());
+        }
+        Ok(())
+    }
+
+    fn too_large(&self) -> Fault {
+        let message = format!(
+            "the body is over limits.body = {}; send less or raise the limit",
+            self.body
+        );
+        Fault::new(Kind::BodyTooLarge, message)
+    }
+
+    fn overloaded(&self) -> Fault {
+        let message = format!(
+            "request bodies in memory have reached limits.buffered = {}",
+            self.buffered
+        );
+        Fault::new(Kind::Overloaded, message).retry_after(Seconds(1.0))
+    }
+
+    fn too_slow(&self) -> Fault {
+        Fault::new(
+            Kind::RequestTimeout,
+            format!(
+                "nothing of the body came for limits.idle = {}",
+                self.patience
+            ),
+        )
+    }
+}
+
+fn broken(error: &impl std::fmt::Display) -> Fault {
+    Fault::new(Kind::BadRequest, format!("the body can't be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body::Frame;
+    use http_body_util::Full;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::plan::{AccessTarget, LogLevel, LogPlan};
+
+    fn intake(body: u64, buffered: u64) -> Intake {
+        let log = LogPlan {
+            level: LogLevel::Error,
+            access: AccessTarget::Off,
+        };
+        let observe = Observe::new(Clock::start(), &log, &[], &[]).unwrap();
+        let limits = Limits {
+            body: ByteCount(body),
+            buffered: ByteCount(buffered),
+            header: ByteCount(1),
+            header_timeout: Seconds(1.0),
+            idle: Seconds(1.0),
+        };
+        Intake::new(&limits, Arc::new(observe))
+    }
+
+    /// A body that comes in pieces and does not say how long it is.
+    struct Pieces(VecDeque<&'static str>);
+
+    impl http_body::Body for Pieces {
+        type Data = Bytes;
+        type Error = String;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, String>>> {
+            Poll::Ready(
+                self.0
+                    .pop_front()
+                    .map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes())))),
+            )
+        }
+    }
+
+    fn pieces(pieces: &[&'static str]) -> Pieces {
+        Pieces(pieces.iter().copied().collect())
+    }
+
+    fn block<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(future)
+    }
+
+    #[test]
+    fn a_body_in_one_piece_is_not_copied() {
+        let sent = Bytes::from_static(b"whole");
+        let held = block(intake(10, 10).read(&mut Full::new(sent.clone()))).unwrap();
+        assert_eq!(held.bytes().as_ptr(), sent.as_ptr());
+    }
+
+    #[test]
+    fn pieces_are_joined_and_counted_until_dropped() {
+        let intake = intake(10, 10);
+        let held = block(intake.read(&mut pieces(&["ab", "cd", "e"]))).unwrap();
+        assert_eq!(&held.bytes()[..], b"abcde");
+        assert_eq!(intake.held(), ByteCount(5));
+        drop(held);
+        assert_eq!(intake.held(), ByteCount(0));
+    }
+
+    #[test]
+    fn both_limits_hold_and_a_refused_body_counts_no_longer() {
+        for (body, buffered, kind) in [(4, 100, Kind::BodyTooLarge), (100, 4, Kind::Overloaded)] {
+            let intake = intake(body, buffered);
+            assert_eq!(
+                block(intake.read(&mut pieces(&["abc", "def"])))
+                    .unwrap_err()
+                    .kind,
+                kind
+            );
+            assert_eq!(
+                block(intake.read(&mut Full::new(Bytes::from_static(b"abcdef"))))
+                    .unwrap_err()
+                    .kind,
+                kind
+            );
+            assert_eq!(intake.held(), ByteCount(0));
+        }
+    }
+}

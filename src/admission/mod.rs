@@ -1,0 +1,9 @@
+//! What a client may send: the bounds on request bodies.
+//!
+//! A body is read whole before a worker is chosen, so that routing can price it and any attempt can repeat it. Two
+//! bounds keep that safe: `limits.body` for one request and `limits.buffered` for all of them together; a body counts
+//! against the latter as it arrives, not as it claims to be long.
+
+mod body;
+
+pub use body::{Held, Intake};

@@ -1,0 +1,83 @@
+//! A timer for deadlines that move all the time and rarely pass.
+//!
+//! Arming a tokio timer for every read of a busy connection would cost more than the read. An [`Alarm`] is asked only
+//! when something would wait, sleeps towards the deadline it was last told, and goes back to sleep when that has moved
+//! on meanwhile. It is armed anew only when the deadline comes nearer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Sleep, sleep};
+
+use crate::clock::Clock;
+use crate::units::Seconds;
+
+/// Wakes its task when a deadline may have passed.
+#[derive(Debug)]
+pub struct Alarm {
+    clock: Clock,
+    timer: Option<Pin<Box<Sleep>>>,
+    armed_for: Seconds,
+}
+
+impl Alarm {
+    /// An alarm that is not armed.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Alarm {
+            clock,
+            timer: None,
+            armed_for: Seconds::ZERO,
+        }
+    }
+
+    /// Ready once `due` has passed; else the task is woken then, or earlier.
+    pub fn poll(&mut self, cx: &mut Context<'_>, due: Seconds) -> Poll<()> {
+        loop {
+            let left = due - self.clock.now();
+            if left <= Seconds::ZERO {
+                return Poll::Ready(());
+            }
+            if self.timer.is_none() || due < self.armed_for {
+                self.armed_for = due;
+                self.timer = None;
+            }
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(sleep(left.to_duration())));
+            ready!(timer.as_mut().poll(cx));
+            self.timer = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[test]
+    fn it_rings_when_due_also_when_the_deadline_moves_both_ways() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let clock = Clock::start();
+            let mut alarm = Alarm::new(clock);
+            let mut due = clock.now() + Seconds(60.0);
+            // Told a far deadline first, then a near one: the near one counts.
+            poll_fn(|cx| {
+                let polled = alarm.poll(cx, due);
+                if due > clock.now() + Seconds(1.0) {
+                    due = clock.now() + Seconds(0.03);
+                    return alarm.poll(cx, due);
+                }
+                polled
+            })
+            .await;
+            assert!(clock.now() >= due);
+        });
+    }
+}

@@ -1,0 +1,62 @@
+//! Stage two: each section checked by itself, then against the others.
+//!
+//! One file per section. Each reads all of its keys before it gives up, so that the operator hears of every mistake.
+
+mod headers;
+mod limits;
+mod listen;
+mod log;
+mod models;
+mod origin;
+mod probe;
+mod route;
+mod routing;
+mod state;
+mod timeouts;
+mod worker;
+
+use super::plan::{Plan, Secret};
+use super::typed::Section;
+
+/// The plan, if nothing is wrong; what is wrong has been noted with the section's reader.
+pub fn plan(root: &Section<'_>) -> Option<Plan> {
+    let state = state::state(root);
+    let drain = root.duration("drain");
+    let listen = listen::listen(&root.section("listen"));
+    let admin_token = admin_token(root);
+    let limits = limits::limits(&root.section("limits"));
+    let timeouts = timeouts::timeouts(&root.section("timeouts"));
+    let routing = routing::routing(&root.section("routing"));
+    let log = log::log(&root.section("log"));
+
+    let workers = root.sections("worker");
+    if workers.is_empty() {
+        root.missing("worker");
+    }
+    let names = worker::names(&workers);
+    let workers = worker::workers(&workers, &names, &root.section("probe"));
+    let routes = route::routes(&root.sections("route"), &names, timeouts.as_ref());
+
+    Some(Plan {
+        state: state?,
+        drain: drain?,
+        listen: listen?,
+        admin_token,
+        limits: limits?,
+        routing: routing?,
+        workers: workers?,
+        routes: routes?,
+        timeouts: timeouts?,
+        log: log?,
+    })
+}
+
+/// The operator's token: the environment's before the file's.
+fn admin_token(root: &Section<'_>) -> Option<Secret> {
+    let typed = root
+        .section("admin")
+        .given("token")
+        .and_then(|value| value.secret());
+    let from_env = root.reader.env("FOREBAY_ADMIN_TOKEN");
+    from_env.map(|token| Secret::new(&token)).or(typed)
+}

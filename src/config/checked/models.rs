@@ -1,0 +1,71 @@
+//! `models`: what clients say and what the worker gets.
+
+use std::collections::BTreeSet;
+
+use crate::config::plan::ModelAlias;
+use crate::config::typed::Value;
+use crate::units::ModelName;
+
+const LONGEST: usize = 256;
+
+/// The models of a worker, at least one, each client name once.
+pub fn models(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
+    if value.is_empty() {
+        value.refuse("there is no model here");
+    }
+    if value.is_table() {
+        renamed(value)
+    } else {
+        kept(value)
+    }
+}
+
+fn kept(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
+    let mut known = BTreeSet::new();
+    let mut models = Vec::new();
+    for item in value.items()? {
+        let Some(name) = name(&item) else { continue };
+        if !known.insert(name.clone()) {
+            item.refuse_for("this model is listed twice", "write it once");
+        }
+        models.push(ModelAlias {
+            client: name.clone(),
+            worker: name,
+        });
+    }
+    Some(models)
+}
+
+fn renamed(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
+    let mut models = Vec::new();
+    for (client, item) in value.entries()? {
+        if !is_sound(&client) {
+            item.refuse("the client's name for this model is empty, too long, or \"*\"");
+        }
+        models.extend(name(&item).map(|worker| ModelAlias {
+            client: ModelName::new(&client),
+            worker,
+        }));
+    }
+    Some(models)
+}
+
+fn name(value: &Value<'_>) -> Option<ModelName> {
+    let text = value.text()?;
+    if text == "*" {
+        value.refuse_for(
+            "asking a worker for its models is not supported by this version yet",
+            "write the name of the model as the worker knows it",
+        );
+        return None;
+    }
+    if !is_sound(&text) {
+        value.refuse("this name is empty, too long or holds control characters");
+    }
+    Some(ModelName::new(&text))
+}
+
+fn is_sound(name: &str) -> bool {
+    let length = name.chars().count();
+    name != "*" && (1..=LONGEST).contains(&length) && !name.chars().any(char::is_control)
+}

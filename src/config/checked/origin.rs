@@ -1,0 +1,140 @@
+//! `url`: where a worker is, and what is spoken there.
+
+use http::Uri;
+
+use crate::config::plan::{Origin, Protocol};
+use crate::config::typed::Value;
+use crate::config::words::Choice;
+
+const DEFAULT_PORT: u16 = 80;
+
+/// The origin that a URL names. Query, fragment and user are refused: nothing would be done with them. The URL is not
+/// repeated where it may hold a password or key.
+pub fn origin(value: Value<'_>) -> Option<Origin> {
+    let text = value.text()?;
+    let value = if text.contains(['@', '?', '#']) {
+        value.concealed()
+    } else {
+        value
+    };
+    match parse(&text) {
+        Ok(origin) => return Some(origin),
+        Err(Flaw::User) => value.refuse_for(
+            "a URL with a user or password is not used",
+            "write the URL without them, and the worker's key as key = { env = \"NAME\" }",
+        ),
+        Err(Flaw::Query) => value.refuse_for(
+            "a query or fragment has no meaning here: each request brings its own",
+            "end the URL before ? or #",
+        ),
+        Err(Flaw::Tls) => value.refuse_for(
+            "TLS toward workers is not supported by this version yet",
+            "write http:// on a network that you trust",
+        ),
+        Err(Flaw::Scheme) => value.refuse("this is not a URL that starts with http:// or h2c://"),
+        Err(Flaw::Port) => value.refuse("this port is not a number from 1 to 65535"),
+        Err(Flaw::Malformed) => value.refuse("this is not a URL"),
+    }
+    None
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Flaw {
+    User,
+    Query,
+    Tls,
+    Scheme,
+    Port,
+    Malformed,
+}
+
+fn parse(text: &str) -> Result<Origin, Flaw> {
+    let (scheme, _) = text.split_once("://").ok_or(Flaw::Scheme)?;
+    let protocol = match scheme {
+        "https" => return Err(Flaw::Tls),
+        scheme => Protocol::named(scheme).ok_or(Flaw::Scheme)?,
+    };
+    if text.contains('@') {
+        return Err(Flaw::User);
+    }
+    if text.contains(['?', '#']) {
+        return Err(Flaw::Query);
+    }
+    let uri: Uri = text.parse().map_err(|_| Flaw::Malformed)?;
+    let host = uri
+        .host()
+        .filter(|host| !host.is_empty())
+        .ok_or(Flaw::Malformed)?;
+    let port = port(&uri, host)?;
+    let authority = match port {
+        DEFAULT_PORT => host.to_owned(),
+        port => format!("{host}:{port}"),
+    };
+    Ok(Origin {
+        protocol,
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port,
+        base: uri.path().trim_end_matches('/').to_owned(),
+        authority,
+    })
+}
+
+/// The port behind the host. `Uri` takes a port that is no number, and gives none back.
+fn port(uri: &Uri, host: &str) -> Result<u16, Flaw> {
+    let typed = uri
+        .authority()
+        .and_then(|authority| authority.as_str().strip_prefix(host))
+        .unwrap_or_default();
+    match typed.strip_prefix(':') {
+        None => Ok(DEFAULT_PORT),
+        Some(digits) => {
+            let port = digits.parse().map_err(|_| Flaw::Port)?;
+            if port == 0 { Err(Flaw::Port) } else { Ok(port) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_become_origins() {
+        let show = |text| {
+            let origin = parse(text).unwrap();
+            let protocol = origin.protocol.word();
+            format!(
+                "{protocol} {} {} {:?} {}",
+                origin.host, origin.port, origin.base, origin.authority
+            )
+        };
+        assert_eq!(show("http://gpu.lan"), "http gpu.lan 80 \"\" gpu.lan");
+        assert_eq!(
+            show("http://10.0.0.1:8000/"),
+            "http 10.0.0.1 8000 \"\" 10.0.0.1:8000"
+        );
+        assert_eq!(show("h2c://[::1]:80/a/b/"), "h2c ::1 80 \"/a/b\" [::1]");
+        assert_eq!(show("http://[::1]:8000"), "http ::1 8000 \"\" [::1]:8000");
+    }
+
+    #[test]
+    fn what_is_no_origin_is_named() {
+        let flaw = |text| parse(text).unwrap_err();
+        assert_eq!(flaw("https://gpu.lan"), Flaw::Tls);
+        assert_eq!(flaw("gpu.lan:8000"), Flaw::Scheme);
+        assert_eq!(flaw("ftp://gpu.lan"), Flaw::Scheme);
+        assert_eq!(flaw("http://me:pw@gpu.lan"), Flaw::User);
+        assert_eq!(flaw("http://gpu.lan/?a=b"), Flaw::Query);
+        assert_eq!(flaw("http://gpu.lan/#a"), Flaw::Query);
+        for text in [
+            "http://gpu.lan:0",
+            "http://gpu.lan:99999",
+            "http://gpu.lan:",
+        ] {
+            assert_eq!(flaw(text), Flaw::Port, "{text}");
+        }
+        for text in ["http://", "http:///a", "http://a b"] {
+            assert_eq!(flaw(text), Flaw::Malformed, "{text}");
+        }
+    }
+}

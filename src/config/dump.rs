@@ -1,0 +1,233 @@
+//! The plan as JSON, for `/api/config`: what is in force, every default filled in, in the words and the order of a file.
+//!
+//! Each struct is taken apart by name, so that a new field can't be forgotten here. Secrets show as `***`, and so do the
+//! values of headers, which may be secrets too. The text is put together by hand because a JSON tree would lose the
+//! order; every string in it is escaped by the JSON library.
+
+use std::fmt::Display;
+
+use super::plan::{
+    AccessTarget, Limits, Listen, LogPlan, ModelAlias, Origin, Plan, ProbePlan, RoutePlan, Routing,
+    Secret, TimeoutOverrides, Timeouts, WorkerPlan,
+};
+use super::words::Choice;
+use crate::units::Seconds;
+
+const HIDDEN: &str = "***";
+
+/// The plan as a JSON object.
+#[must_use]
+pub fn json(plan: &Plan) -> String {
+    let Plan {
+        state,
+        drain,
+        listen,
+        admin_token,
+        limits,
+        routing,
+        workers,
+        routes,
+        timeouts,
+        log,
+    } = plan;
+    let route = |route| show_route(route, workers);
+    object(&[
+        ("state", text(state.display())),
+        ("drain", text(drain)),
+        ("listen", show_listen(listen)),
+        ("admin", object(&[("token", secret(admin_token.as_ref()))])),
+        ("limits", show_limits(limits)),
+        ("timeouts", show_timeouts(timeouts)),
+        ("routing", show_routing(routing)),
+        ("worker", list(workers.iter().map(show_worker))),
+        ("route", list(routes.iter().map(route))),
+        ("log", show_log(log)),
+    ])
+}
+
+fn show_listen(listen: &Listen) -> String {
+    let Listen { http, admin } = listen;
+    object(&[
+        ("http", list(http.iter().map(text))),
+        ("admin", text(admin)),
+    ])
+}
+
+fn show_limits(limits: &Limits) -> String {
+    let Limits {
+        body,
+        buffered,
+        header,
+        header_timeout,
+        idle,
+    } = limits;
+    object(&[
+        ("body", text(body)),
+        ("buffered", text(buffered)),
+        ("header", text(header)),
+        ("header_timeout", text(header_timeout)),
+        ("idle", text(idle)),
+    ])
+}
+
+fn show_timeouts(timeouts: &Timeouts) -> String {
+    let Timeouts {
+        connect,
+        first_byte,
+        answer,
+        between_bytes,
+        total,
+    } = timeouts;
+    object(&[
+        ("connect", text(connect)),
+        ("first_byte", timer(*first_byte)),
+        ("answer", timer(*answer)),
+        ("between_bytes", timer(*between_bytes)),
+        ("total", timer(*total)),
+    ])
+}
+
+/// `null` falls through to the next layer.
+fn show_overrides(timeouts: &TimeoutOverrides) -> String {
+    let TimeoutOverrides {
+        connect,
+        first_byte,
+        answer,
+        between_bytes,
+        total,
+    } = timeouts;
+    object(&[
+        ("connect", or_null(connect.map(text))),
+        ("first_byte", or_null(first_byte.map(timer))),
+        ("answer", or_null(answer.map(timer))),
+        ("between_bytes", or_null(between_bytes.map(timer))),
+        ("total", or_null(total.map(timer))),
+    ])
+}
+
+fn show_routing(routing: &Routing) -> String {
+    let Routing { policy, extra } = routing;
+    let retries = object(&[("extra", extra.to_string())]);
+    object(&[("policy", text(policy.word())), ("retries", retries)])
+}
+
+fn show_worker(worker: &WorkerPlan) -> String {
+    let WorkerPlan {
+        name,
+        origin,
+        engine,
+        models,
+        max_inflight,
+        speed,
+        key,
+        headers,
+        probe,
+        timeouts,
+    } = worker;
+    let models: Vec<_> = models.iter().map(show_model).collect();
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, _)| (name.as_str(), text(HIDDEN)))
+        .collect();
+    object(&[
+        ("name", text(name)),
+        ("url", show_origin(origin)),
+        ("engine", text(engine.word())),
+        ("models", object(&models)),
+        ("max_inflight", max_inflight.to_string()),
+        ("speed", or_null(speed.map(|speed| speed.to_string()))),
+        ("key", secret(key.as_ref())),
+        ("headers", object(&headers)),
+        ("probe", show_probe(probe)),
+        ("timeouts", show_overrides(timeouts)),
+    ])
+}
+
+fn show_origin(origin: &Origin) -> String {
+    let Origin {
+        protocol,
+        host: _,
+        port: _,
+        base,
+        authority,
+    } = origin;
+    text(format_args!("{}://{authority}{base}", protocol.word()))
+}
+
+fn show_model(alias: &ModelAlias) -> (&str, String) {
+    let ModelAlias { client, worker } = alias;
+    (client.as_str(), text(worker))
+}
+
+fn show_probe(probe: &ProbePlan) -> String {
+    let ProbePlan {
+        path,
+        interval,
+        timeout,
+        rise,
+        fall,
+    } = probe;
+    object(&[
+        ("path", or_null(path.as_ref().map(text))),
+        ("interval", text(interval)),
+        ("timeout", text(timeout)),
+        ("rise", rise.to_string()),
+        ("fall", fall.to_string()),
+    ])
+}
+
+fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {
+    let RoutePlan {
+        pattern,
+        workers,
+        repeat,
+        timeouts,
+    } = route;
+    let named = workers.iter().filter_map(|id| fleet.get(id.index()));
+    object(&[
+        ("path", text(&pattern.text)),
+        ("workers", list(named.map(|worker| text(&worker.name)))),
+        ("repeat", text(repeat.word())),
+        ("timeouts", show_timeouts(timeouts)),
+    ])
+}
+
+fn show_log(log: &LogPlan) -> String {
+    let LogPlan { level, access } = log;
+    let access = match access {
+        AccessTarget::Stdout => text("stdout"),
+        AccessTarget::Off => text("off"),
+        AccessTarget::File(path) => text(path.display()),
+    };
+    object(&[("level", text(level.word())), ("access", access)])
+}
+
+fn secret(secret: Option<&Secret>) -> String {
+    or_null(secret.map(|_| text(HIDDEN)))
+}
+
+fn timer(timer: Option<Seconds>) -> String {
+    timer.map_or_else(|| text("off"), text)
+}
+
+/// A JSON string.
+fn text(value: impl Display) -> String {
+    sonic_rs::to_string(&value.to_string()).unwrap_or_else(|_| or_null(None))
+}
+
+fn or_null(json: Option<String>) -> String {
+    json.unwrap_or_else(|| "null".to_owned())
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(","))
+}
+
+/// A JSON object out of names and JSON values.
+fn object(members: &[(&str, String)]) -> String {
+    let member = |(name, json): &(&str, String)| format!("{}:{json}", text(name));
+    format!(
+        "{{{}}}",
+        members.iter().map(member).collect::<Vec<_>>().join(",")
+    )
+}

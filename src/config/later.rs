@@ -1,0 +1,79 @@
+//! Keys that are known and not here yet, and keys that other proxies use.
+//!
+//! To call `[queue]` unknown and suggest `[[route]]` would be silly: the key is right, the version is early. And
+//! whoever comes from nginx deserves the line to write instead.
+
+/// Keys that a later version will support, by the section they belong to (top level first).
+const LATER: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "timezone",
+            "workers_dir",
+            "currency",
+            "eject",
+            "machine",
+            "model",
+            "queue",
+            "tenant",
+            "region",
+            "tariff",
+            "jobs",
+            "autoscale",
+            "shadow",
+            "telemetry",
+        ],
+    ),
+    ("listen", &["tls", "trusted_proxies"]),
+    ("limits", &["body_rate", "connections_per_address"]),
+    ("routing", &["horizon", "all_down"]),
+    ("routing.retries", &["on"]),
+    (
+        "worker",
+        &[
+            "machine",
+            "grpc_url",
+            "metrics_url",
+            "kv_events",
+            "ca",
+            "test",
+            "max_prompt_tokens",
+            "tags",
+            "lora",
+            "resident",
+            "optional",
+            "eject",
+        ],
+    ),
+    ("log", &["replay"]),
+];
+
+/// Keys of nginx's `server` lines, with what to write here.
+const FOREIGN: &[(&str, &str)] = &[
+    (
+        "max_fails",
+        "write probe = { fall = 3 }: failed probes in a row that take a worker out; ejecting by failed requests comes with a later version",
+    ),
+    (
+        "fail_timeout",
+        "write probe = { interval = \"2s\", rise = 2 }: how often and how many times in a row a worker has to pass to come back",
+    ),
+    (
+        "weight",
+        "write speed = 4.0: a typed prior, relative to the other workers; what is learned replaces it",
+    ),
+    ("max_conns", "write max_inflight = 64"),
+];
+
+/// Whether a later version will have this key in this section.
+pub fn comes_later(section: &str, key: &str) -> bool {
+    LATER
+        .iter()
+        .any(|(of, keys)| *of == section && keys.contains(&key))
+}
+
+/// What to write instead of another proxy's key.
+pub fn instead_of_foreign(section: &str, key: &str) -> Option<&'static str> {
+    let found = FOREIGN.iter().find(|(word, _)| *word == key);
+    found.filter(|_| section == "worker").map(|(_, way)| *way)
+}

@@ -1,0 +1,135 @@
+//! Stage one: the configuration as typed, each value with its place in the file.
+//!
+//! The tree is read by our own reader and not by serde's derive, because serde stops at the first mistake and knows
+//! neither the line nor the way out. Every reading method returns an `Option`: `None` means that the problem has been
+//! noted, so a caller reads all of its keys first and gives up afterwards. One noted problem and there is no plan
+//! ([`Reader::finish`]), so that a check may go on with what it has after it has noted a problem.
+
+mod expand;
+pub mod quantity;
+mod secret;
+mod section;
+mod value;
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::problem::{Problem, Problems};
+pub use section::Section;
+pub use value::Value;
+
+/// Looks a variable of the environment up.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What every value needs to read itself: the text, the environment, and where problems go.
+pub struct Reader<'a> {
+    text: &'a str,
+    file: &'a Path,
+    env: Env<'a>,
+    broken: Vec<usize>,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the text into a tree. Mistakes of syntax are noted; the tree then holds what could be read.
+    pub fn open(text: &'a str, file: &'a Path, env: Env<'a>) -> (Self, DeTable<'a>) {
+        let (tree, errors) = DeTable::parse_recoverable(text);
+        let mut reader = Reader {
+            text,
+            file,
+            env,
+            broken: Vec::new(),
+            problems: RefCell::default(),
+        };
+        for error in errors {
+            let span = error.span().unwrap_or(0..0);
+            reader.broken.push(reader.place(span.start).0);
+            reader.note(&span, "", error.message());
+        }
+        (reader, tree.into_inner())
+    }
+
+    /// Whether syntax is so broken that the rest can't be judged: a damaged `[header]` puts all that follows into the
+    /// wrong section.
+    pub fn is_beyond_reading(&self) -> bool {
+        let lines: Vec<&str> = self.text.split('\n').collect();
+        self.broken.iter().any(|line| {
+            lines
+                .get(line - 1)
+                .is_none_or(|text| text.trim_start().starts_with('['))
+        })
+    }
+
+    /// The plan, or everything that is wrong.
+    pub fn finish<T>(self, plan: Option<T>) -> Result<T, Problems> {
+        let problems = self.problems.into_inner();
+        match plan {
+            Some(plan) if problems.is_empty() => Ok(plan),
+            _ => Err(Problems::sorted(problems)),
+        }
+    }
+
+    /// A variable of the environment; an empty one counts as not set.
+    pub fn env(&self, name: &str) -> Option<String> {
+        (self.env)(name).filter(|value| !value.is_empty())
+    }
+
+    /// A path as typed, relative to the folder of the configuration file.
+    pub fn path(&self, typed: &str) -> PathBuf {
+        match self.file.parent() {
+            Some(folder) => folder.join(typed),
+            None => PathBuf::from(typed),
+        }
+    }
+
+    /// Line and column of a byte, both counted from 1.
+    pub fn place(&self, byte: usize) -> (usize, usize) {
+        let before = self.text.get(..byte).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
+        (line, before[line_start..].chars().count() + 1)
+    }
+
+    /// The text of a value as typed, cut to one short line.
+    fn excerpt(&self, span: &Range<usize>) -> Option<String> {
+        const SHOWN: usize = 60;
+        let typed = self.text.get(span.clone())?;
+        let line = typed.lines().next()?;
+        let cut: String = line.chars().take(SHOWN).collect();
+        Some(if cut.len() < typed.len() {
+            cut + "…"
+        } else {
+            cut
+        })
+    }
+
+    /// Notes a problem that has nothing but a place and a key.
+    fn note(&self, span: &Range<usize>, key: &str, message: impl Into<String>) {
+        self.push(self.problem(span, key, message));
+    }
+
+    fn problem(&self, span: &Range<usize>, key: &str, message: impl Into<String>) -> Problem {
+        let (line, column) = self.place(span.start);
+        Problem {
+            file: self.file.to_path_buf(),
+            line,
+            column,
+            key: key.to_owned(),
+            value: None,
+            message: message.into(),
+            allowed: None,
+            instead: None,
+        }
+    }
+
+    /// Notes a problem, unless its line could not be read anyway.
+    fn push(&self, problem: Problem) {
+        let syntax = problem.key.is_empty();
+        if syntax || !self.broken.contains(&problem.line) {
+            self.problems.borrow_mut().push(problem);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the room is asked, and what it answers: the vocabulary that the rest of the house shares with it.
+
+use std::sync::Arc;
+
+use super::cost::Terms;
+use super::worker::Booking;
+use crate::units::{ModelName, Tokens, WorkerId};
+
+/// What kind of work a request is. Each has lines of its own: see the header of `speed.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Answers token by token: chat, completions, responses, messages.
+    Generate,
+    /// One pass and no output tokens: embeddings, rerank, classify, KServe, and routes of which nothing is known.
+    Embed,
+}
+
+/// A worker, as the plan has it. Its place in the list that [`super::FleetState::new`] takes is its [`WorkerId`].
+#[derive(Clone, Debug)]
+pub struct WorkerSpec {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The models it serves, by the names that clients say.
+    pub models: Vec<ModelName>,
+    /// The most requests it is given at a time.
+    pub cap: u32,
+    /// The typed prior of its speed relative to the others, above zero.
+    pub speed: Option<f64>,
+    /// Passed probes in a row until it is up again.
+    pub rise: u32,
+    /// Failed probes in a row until it is down.
+    pub fall: u32,
+}
+
+/// What must be known of a request to place it.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The model it names; without one every worker will do.
+    pub model: Option<ModelName>,
+    /// The workers its route allows; all when absent.
+    pub only: Option<Arc<[WorkerId]>>,
+    /// What kind of work it is.
+    pub work: Work,
+    /// The estimated length of its prompt.
+    pub prompt: Tokens,
+    /// The most output tokens the client wants.
+    pub max_tokens: Option<u32>,
+    /// Whether the answer comes token by token.
+    pub streamed: bool,
+}
+
+/// A worker was picked, and a place on it booked.
+#[derive(Debug)]
+pub struct Choice {
+    /// Who serves it.
+    pub worker: WorkerId,
+    /// The place held there. It must come back through [`super::FleetState::finish`].
+    pub booking: Booking,
+    /// The expected seconds there.
+    pub terms: Terms,
+    /// How many workers could have served it.
+    pub candidates: usize,
+}
+
+/// Why nobody was picked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoChoice {
+    /// No configured worker that may serve this request has a model of this name.
+    UnknownModel {
+        /// The most similar name among those that would do.
+        nearest: Option<ModelName>,
+    },
+    /// The model is known, but everyone who serves it is down or was tried.
+    Down,
+    /// Everyone who could serve it is at its cap: stand in line.
+    Busy,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// With a whole answer; the counts are the worker's own, where it reports them.
+    Answered {
+        /// Tokens of the prompt.
+        prompt_tokens: Option<f64>,
+        /// Tokens of the answer.
+        output_tokens: Option<f64>,
+    },
+    /// The worker failed it.
+    Failed,
+    /// The worker never got it: refused or not sent.
+    Unsent,
+    /// The client left.
+    Gone,
+    /// The worker declined it (4xx, 429, busy 503): it lives, but says nothing of its speed.
+    Rejected,
+}

@@ -1,0 +1,223 @@
+//! Q of one worker: the requests it was sent and has not answered with a first byte yet.
+//!
+//! Kept in the order they were sent, with running sums, so that the price of waiting costs nothing to know. Requests
+//! leave in any order: engines batch, clients give up, a worker serves several at a time. Leaving is a binary search.
+//!
+//! The work ahead shrinks as the head is worked on. When the head began is not seen but bounded: not before it was
+//! sent, and not before the last time that the worker turned to the next request, which is a first byte or the head's
+//! departure.
+
+use std::collections::VecDeque;
+
+use super::ask::Work;
+use super::line_fit::Line;
+use super::speed::Speeds;
+use crate::units::Seconds;
+
+/// One request that waits for its first byte.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    /// Its number; later requests have greater ones.
+    pub number: u64,
+    /// What kind of work it is.
+    pub work: Work,
+    /// Its prompt tokens.
+    pub prompt: f64,
+    /// When it was sent.
+    pub sent: Seconds,
+}
+
+/// The requests of one worker that wait for their first byte.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Backlog {
+    pending: VecDeque<Pending>,
+    generate: Sum,
+    embed: Sum,
+    turned: Seconds,
+}
+
+/// Requests of one kind: how many, and their prompt tokens.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u32,
+    prompt: f64,
+}
+
+impl Backlog {
+    /// A request was sent.
+    pub(super) fn push(&mut self, request: Pending) {
+        self.sum(request.work).add(request.prompt);
+        self.pending.push_back(request);
+    }
+
+    /// The request leaves; `None` when it is not here.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Pending> {
+        let place = self.place(number)?;
+        let request = self.pending.remove(place)?;
+        self.sum(request.work).subtract(request.prompt);
+        Some(request)
+    }
+
+    /// Whether this request is the one that has waited longest.
+    pub(super) fn is_head(&self, number: u64) -> bool {
+        self.pending
+            .front()
+            .is_some_and(|head| head.number == number)
+    }
+
+    /// The worker turned to its next request.
+    pub(super) fn turn(&mut self, now: Seconds) {
+        self.turned = self.turned.max(now);
+    }
+
+    /// When the worker last turned to its next request.
+    pub(super) fn turned(&self) -> Seconds {
+        self.turned
+    }
+
+    /// Everybody is gone: the worker went down.
+    pub(super) fn clear(&mut self) {
+        *self = Backlog::default();
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> u32 {
+        self.generate.count + self.embed.count
+    }
+
+    /// How many wait that will stream or generate tokens.
+    pub(super) fn generating(&self) -> u32 {
+        self.generate.count
+    }
+
+    /// The work ahead of a request that is sent now.
+    pub(super) fn ahead(&self, speeds: &Speeds, now: Seconds) -> Seconds {
+        let Some(head) = self.pending.front() else {
+            return Seconds::ZERO;
+        };
+        let work = self.generate.work(speeds.prefill(Work::Generate))
+            + self.embed.work(speeds.prefill(Work::Embed));
+        let age = now - head.sent.max(self.turned);
+        (work - age.max(Seconds::ZERO)).max(Seconds::ZERO)
+    }
+
+    /// Whether the sums are those of the requests.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let ordered = self
+            .pending
+            .iter()
+            .zip(self.pending.iter().skip(1))
+            .all(|(earlier, later)| earlier.number < later.number);
+        if !ordered {
+            return Err("backlog out of order".into());
+        }
+        for (work, kept) in [(Work::Generate, self.generate), (Work::Embed, self.embed)] {
+            let mut counted = Sum::default();
+            for request in self.pending.iter().filter(|request| request.work == work) {
+                counted.add(request.prompt);
+            }
+            let drift = (counted.prompt - kept.prompt).abs();
+            if counted.count != kept.count || drift > 1e-6 * counted.prompt.max(1.0) {
+                return Err(format!(
+                    "{work:?} backlog: counted {counted:?}, kept {kept:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        self.pending
+            .binary_search_by_key(&number, |request| request.number)
+            .ok()
+    }
+
+    fn sum(&mut self, work: Work) -> &mut Sum {
+        match work {
+            Work::Generate => &mut self.generate,
+            Work::Embed => &mut self.embed,
+        }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, prompt: f64) {
+        self.count += 1;
+        self.prompt += prompt;
+    }
+
+    /// The last one out takes the rounding errors along.
+    fn subtract(&mut self, prompt: f64) {
+        self.count -= 1;
+        self.prompt = if self.count == 0 {
+            0.0
+        } else {
+            self.prompt - prompt
+        };
+    }
+
+    fn work(self, line: Line) -> Seconds {
+        Seconds(line.base * f64::from(self.count) + line.slope * self.prompt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(number: u64, sent: f64) -> Pending {
+        Pending {
+            number,
+            work: Work::Embed,
+            prompt: 2_000.0,
+            sent: Seconds(sent),
+        }
+    }
+
+    /// Three requests of 10.5 ms each by the prior line.
+    fn three() -> Backlog {
+        let mut backlog = Backlog::default();
+        for number in 0..3 {
+            backlog.push(pending(number, 1.0));
+        }
+        backlog
+    }
+
+    fn ahead(backlog: &Backlog, now: f64) -> f64 {
+        (backlog.ahead(&Speeds::believing(1.0), Seconds(now)).0 * 1e7).round() / 1e4
+    }
+
+    #[test]
+    fn the_work_ahead_is_the_sum_less_the_heads_age() {
+        let backlog = three();
+        assert_eq!(ahead(&backlog, 1.0), 31.5);
+        assert_eq!(ahead(&backlog, 1.004), 27.5);
+        assert_eq!(ahead(&backlog, 2.0), 0.0);
+    }
+
+    #[test]
+    fn the_next_head_begins_when_the_worker_turns_to_it() {
+        let mut backlog = three();
+        backlog.remove(0);
+        backlog.turn(Seconds(1.008));
+        assert_eq!(ahead(&backlog, 1.008), 21.0);
+        assert_eq!(ahead(&backlog, 1.010), 19.0);
+    }
+
+    #[test]
+    fn requests_leave_from_the_middle_once() {
+        let mut backlog = three();
+        assert!(backlog.remove(1).is_some());
+        assert!(backlog.remove(1).is_none());
+        assert!(backlog.is_head(0) && !backlog.is_head(2));
+        assert_eq!(backlog.len(), 2);
+        assert_eq!(backlog.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_sum_is_noticed() {
+        let mut backlog = three();
+        backlog.embed.prompt += 1.0;
+        assert!(backlog.check().is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! A straight line through what was seen lately: seconds against size.
+//!
+//! Prefill takes a fixed part and a part per token, decoding a fixed part and a part per stream that shares the card.
+//! Two numbers say both, they can be shown to a person, and five sums learn them in constant time and space. A richer
+//! model (llm-d trains gradient-boosted trees beside its router) needs traffic to learn from that a handful of machines
+//! doesn't have.
+//!
+//! Least squares with exponential forgetting: all sums shrink by `keep` before a sample is added, so the memory is
+//! about 1/(1 − keep) samples. A sample that is off the line by more than [`SURPRISE`] in either direction halves the
+//! sums instead: a card that throttles or recovers is believed within a few requests.
+//!
+//! Guaranteed: both coefficients are finite and never negative, and the line is above zero for every size above zero.
+//! A falling line becomes flat and one that starts below zero goes through the origin, so beyond the sizes seen it errs
+//! between "size doesn't matter" and "only size matters", never wilder.
+
+use crate::units::Seconds;
+
+/// A sample this many times above or below the line means that the machine has changed.
+const SURPRISE: f64 = 3.0;
+/// What is kept of the past after a surprise.
+const KEEP_AFTER_SURPRISE: f64 = 0.5;
+/// Nothing takes no time: keeps ratios of times finite.
+const LEAST: f64 = 1e-6;
+/// Below this share of spread in size, a slope would be rounding noise.
+const LEAST_SPREAD: f64 = 1e-9;
+
+/// Seconds as a linear function of size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// Seconds that every piece of work takes.
+    pub base: f64,
+    /// Seconds per unit of size.
+    pub slope: f64,
+}
+
+impl Line {
+    /// The seconds for this size.
+    #[must_use]
+    pub fn at(self, size: f64) -> Seconds {
+        Seconds(self.base + self.slope * size)
+    }
+
+    /// The same line on a machine that is `speed` times as fast.
+    #[must_use]
+    pub fn faster(self, speed: f64) -> Line {
+        Line {
+            base: self.base / speed,
+            slope: self.slope / speed,
+        }
+    }
+}
+
+/// Learns a [`Line`] from samples.
+#[derive(Clone, Debug)]
+pub(super) struct LineFit {
+    keep: f64,
+    sums: Sums,
+    line: Line,
+    samples: u64,
+}
+
+/// The sums of least squares: weight, sizes, seconds and their products.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    weight: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+}
+
+impl LineFit {
+    /// Starts from a belief that is worth two samples, one at each of two sizes.
+    pub(super) fn believing(prior: Line, sizes: [f64; 2], keep: f64) -> Self {
+        let mut sums = Sums::default();
+        for size in sizes {
+            sums.add(size, prior.at(size).0);
+        }
+        LineFit {
+            keep,
+            sums,
+            line: prior,
+            samples: 0,
+        }
+    }
+
+    /// The line as known now.
+    pub(super) fn line(&self) -> Line {
+        self.line
+    }
+
+    /// How many samples it was learned from; the prior counts for none.
+    pub(super) fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Takes in one sample.
+    pub(super) fn learn(&mut self, size: f64, took: Seconds) {
+        let took = took.0.max(LEAST);
+        let expected = self.line.at(size).0;
+        let surprising = took > expected * SURPRISE || took < expected / SURPRISE;
+        let keep = if surprising {
+            KEEP_AFTER_SURPRISE
+        } else {
+            self.keep
+        };
+        self.sums.fade(keep);
+        self.sums.add(size, took);
+        self.line = self.sums.line();
+        self.samples += 1;
+    }
+}
+
+impl Sums {
+    fn fade(&mut self, keep: f64) {
+        for sum in [
+            &mut self.weight,
+            &mut self.x,
+            &mut self.y,
+            &mut self.xx,
+            &mut self.xy,
+        ] {
+            *sum *= keep;
+        }
+    }
+
+    fn add(&mut self, x: f64, y: f64) {
+        self.weight += 1.0;
+        self.x += x;
+        self.y += y;
+        self.xx += x * x;
+        self.xy += x * y;
+    }
+
+    /// The least-squares line with neither coefficient below zero.
+    fn line(&self) -> Line {
+        let flat = Line {
+            base: self.y / self.weight,
+            slope: 0.0,
+        };
+        let spread = self.weight * self.xx - self.x * self.x;
+        if spread <= LEAST_SPREAD * self.weight * self.xx {
+            return flat;
+        }
+        let slope = (self.weight * self.xy - self.x * self.y) / spread;
+        let base = (self.y - slope * self.x) / self.weight;
+        match (base < 0.0, slope < 0.0) {
+            (_, true) => flat,
+            (true, false) => Line {
+                base: 0.0,
+                slope: self.xy / self.xx,
+            },
+            (false, false) => Line { base, slope },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRIOR: Line = Line {
+        base: 0.01,
+        slope: 1e-4,
+    };
+
+    fn fit() -> LineFit {
+        LineFit::believing(PRIOR, [256.0, 2048.0], 0.95)
+    }
+
+    fn close(found: f64, wanted: f64) -> bool {
+        (found - wanted).abs() <= 0.02 * wanted
+    }
+
+    #[test]
+    fn without_samples_the_line_is_the_prior() {
+        assert_eq!(fit().line(), PRIOR);
+        assert_eq!(PRIOR.faster(2.0).at(100.0), PRIOR.at(100.0) / 2.0);
+    }
+
+    #[test]
+    fn a_true_line_is_found_from_its_points() {
+        let truth = Line {
+            base: 0.05,
+            slope: 1e-3,
+        };
+        let mut fit = fit();
+        for sample in 0..200 {
+            let size = f64::from(100 + sample * 37 % 900);
+            fit.learn(size, truth.at(size));
+        }
+        let found = fit.line();
+        assert!(
+            close(found.base, truth.base) && close(found.slope, truth.slope),
+            "{found:?}"
+        );
+        assert_eq!(fit.samples(), 200);
+    }
+
+    #[test]
+    fn a_falling_line_becomes_flat_and_a_negative_base_zero() {
+        let mut falling = fit();
+        let mut steep = fit();
+        for _ in 0..200 {
+            for size in [100.0, 200.0] {
+                falling.learn(size, Seconds(0.5 - size / 1e3));
+                steep.learn(size, Seconds((size - 90.0) / 1e3));
+            }
+        }
+        assert_eq!(falling.line().slope, 0.0);
+        assert!(close(falling.line().base, 0.35), "{falling:?}");
+        assert_eq!(steep.line().base, 0.0);
+        assert!(steep.line().slope > 0.0);
+    }
+
+    #[test]
+    fn a_slowdown_beyond_three_times_is_believed_within_five_samples() {
+        let mut fit = fit();
+        for _ in 0..100 {
+            fit.learn(500.0, Seconds(0.1));
+        }
+        for _ in 0..5 {
+            fit.learn(500.0, Seconds(0.5));
+        }
+        assert!(fit.line().at(500.0).0 > 0.25, "{fit:?}");
+    }
+
+    #[test]
+    fn equal_sizes_for_ever_stay_finite_and_above_zero() {
+        let mut fit = fit();
+        for _ in 0..10_000 {
+            fit.learn(128.0, Seconds::ZERO);
+        }
+        let line = fit.line();
+        assert!(line.base >= 0.0 && line.slope >= 0.0 && line.at(16.0).0 > 0.0);
+        assert!(line.at(1e6).0.is_finite());
+    }
+}

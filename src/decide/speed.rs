@@ -1,0 +1,178 @@
+//! How fast one worker is, learned from its own traffic: three lines.
+//!
+//! - prefill for [`Work::Generate`]: seconds to the first token against prompt tokens;
+//! - prefill for [`Work::Embed`]: seconds to the answer against input tokens;
+//! - decode: seconds per output token against generating requests that the worker holds.
+//!
+//! Prefill has a line per kind because a worker that serves a chat model and an embedding model runs two models of
+//! very different size: one line through both would price an embedding like a chat turn. The backlog sums both
+//! kinds, each on its own line, since they share the card.
+//!
+//! All workers start from the same lines (a typed `speed` scales them), worth two samples. The priors are a fast card's,
+//! so a worker nobody has tried yet looks cheap next to a slow one that has been measured, and is tried.
+//!
+//! An answer that was not streamed shows only its total. It is split between prefill and decode in the proportion
+//! expected of it, and both lines learn. (Believed at first: take (out − 1)·tau off and give the rest to prefill. On a
+//! worker that only sees such answers tau is never learned, and on one faster than the prior the rest is negative:
+//! it would stay expensive for ever.)
+
+use super::ask::Work;
+use super::line_fit::{Line, LineFit};
+use crate::units::Seconds;
+
+const GENERATE: Line = Line {
+    base: 0.010,
+    slope: 1.0 / 6_000.0,
+};
+const EMBED: Line = Line {
+    base: 0.000_5,
+    slope: 1.0 / 200_000.0,
+};
+const DECODE: Line = Line {
+    base: 0.020,
+    slope: 0.000_5,
+};
+/// Where the two samples lie that a prefill prior is worth, in tokens.
+const PREFILL_SIZES: [f64; 2] = [256.0, 2_048.0];
+/// Likewise for decode, in requests.
+const DECODE_SIZES: [f64; 2] = [1.0, 16.0];
+/// What a prefill line keeps of its past at each sample: a memory of 20 requests.
+const PREFILL_KEEP: f64 = 0.95;
+/// Likewise for decode, which is sampled several times a second.
+const DECODE_KEEP: f64 = 0.97;
+
+/// The learned lines of one worker.
+#[derive(Clone, Debug)]
+pub(super) struct Speeds {
+    generate: LineFit,
+    embed: LineFit,
+    decode: LineFit,
+}
+
+/// What is known of an answer that came in one piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    /// From its arrival at the worker to its first byte.
+    pub took: Seconds,
+    /// The wait that was expected in there.
+    pub wait: Seconds,
+    /// Prompt tokens.
+    pub prompt: f64,
+    /// Output tokens.
+    pub output: f64,
+    /// The mean of generating requests that shared the card.
+    pub sharing: f64,
+}
+
+impl Speeds {
+    /// The prior lines, on a machine that is `speed` times as fast.
+    pub(super) fn believing(speed: f64) -> Self {
+        let prefill =
+            |line: Line| LineFit::believing(line.faster(speed), PREFILL_SIZES, PREFILL_KEEP);
+        Speeds {
+            generate: prefill(GENERATE),
+            embed: prefill(EMBED),
+            decode: LineFit::believing(DECODE.faster(speed), DECODE_SIZES, DECODE_KEEP),
+        }
+    }
+
+    /// The prefill line of a kind of work.
+    pub(super) fn prefill(&self, work: Work) -> Line {
+        self.prefill_fit(work).line()
+    }
+
+    /// The decode line.
+    pub(super) fn decode(&self) -> Line {
+        self.decode.line()
+    }
+
+    /// Samples behind a prefill line.
+    pub(super) fn prefill_samples(&self, work: Work) -> u64 {
+        self.prefill_fit(work).samples()
+    }
+
+    /// Samples behind the decode line.
+    pub(super) fn decode_samples(&self) -> u64 {
+        self.decode.samples()
+    }
+
+    /// A first byte came: the prefill of this many tokens took this long.
+    pub(super) fn learn_prefill(&mut self, work: Work, prompt: f64, took: Seconds) {
+        match work {
+            Work::Generate => self.generate.learn(prompt, took),
+            Work::Embed => self.embed.learn(prompt, took),
+        }
+    }
+
+    /// Output tokens passed: with this many requests sharing the card each took this long.
+    pub(super) fn learn_decode(&mut self, sharing: f64, took: Seconds) {
+        self.decode.learn(sharing, took);
+    }
+
+    /// A generated answer came in one piece.
+    pub(super) fn learn_whole(&mut self, answer: Whole) {
+        let own = self.generate.line().at(answer.prompt);
+        let tau = self.decode.line().at(answer.sharing);
+        let expected = answer.wait + own + tau * (answer.output - 1.0).max(0.0);
+        let ratio = answer.took.max(Seconds::ZERO).0 / expected.0;
+        self.generate.learn(answer.prompt, own * ratio);
+        if answer.output > 1.0 {
+            self.decode.learn(answer.sharing, tau * ratio);
+        }
+    }
+
+    fn prefill_fit(&self, work: Work) -> &LineFit {
+        match work {
+            Work::Generate => &self.generate,
+            Work::Embed => &self.embed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typed_speed_scales_every_line() {
+        let (plain, fast) = (Speeds::believing(1.0), Speeds::believing(4.0));
+        for work in [Work::Generate, Work::Embed] {
+            let (slow, quick) = (plain.prefill(work).at(100.0), fast.prefill(work).at(100.0));
+            assert!((slow.0 / quick.0 - 4.0).abs() < 1e-9);
+        }
+        assert!((plain.decode().at(1.0).0 / fast.decode().at(1.0).0 - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn kinds_of_work_learn_apart() {
+        let mut speeds = Speeds::believing(1.0);
+        let before = speeds.prefill(Work::Embed);
+        speeds.learn_prefill(Work::Generate, 1_000.0, Seconds(3.0));
+        assert_eq!(speeds.prefill(Work::Embed), before);
+        assert_eq!(speeds.prefill_samples(Work::Generate), 1);
+        assert_eq!(speeds.prefill_samples(Work::Embed), 0);
+    }
+
+    #[test]
+    fn totals_alone_teach_a_fast_and_a_slow_worker() {
+        for (own, tau) in [(0.02, 0.004), (0.4, 0.1)] {
+            let mut speeds = Speeds::believing(1.0);
+            let took = Seconds(own + 99.0 * tau);
+            for _ in 0..30 {
+                speeds.learn_whole(Whole {
+                    took,
+                    wait: Seconds::ZERO,
+                    prompt: 200.0,
+                    output: 100.0,
+                    sharing: 1.0,
+                });
+            }
+            let expected =
+                speeds.prefill(Work::Generate).at(200.0) + speeds.decode().at(1.0) * 99.0;
+            assert!(
+                (expected.0 / took.0 - 1.0).abs() < 0.05,
+                "{expected} {took}"
+            );
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What people see of a worker: a copy taken under the lock, rendered outside it.
+
+use std::sync::Arc;
+
+use super::ask::Work;
+use super::health::State;
+use super::line_fit::Line;
+use super::traffic::Traffic;
+use super::worker::Worker;
+use crate::units::{Seconds, WorkerId};
+
+/// A worker at one moment.
+#[derive(Clone, Debug)]
+pub struct WorkerView {
+    /// Which.
+    pub id: WorkerId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What its probes say.
+    pub state: State,
+    /// Why it is down.
+    pub reason: Option<String>,
+    /// How long it has been in this state.
+    pub state_age: Seconds,
+    /// The most requests it is given at a time.
+    pub cap: u32,
+    /// Requests it holds.
+    pub inflight: u32,
+    /// Those of them without a first byte yet.
+    pub queued: u32,
+    /// Those of them whose tokens are streaming.
+    pub decoding: u32,
+    /// Seconds to the first token against prompt tokens, for work that generates.
+    pub generate: Learned,
+    /// Seconds to the answer against input tokens, for work that does not.
+    pub embed: Learned,
+    /// Seconds per output token against streams.
+    pub decode: Learned,
+    /// The smoothed round trip.
+    pub round_trip: Seconds,
+    /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
+    /// what one is worth in terms of the other.
+    pub rate: f64,
+    /// Its share of all requests placed, 0 to 1.
+    pub share: f64,
+    /// Requests it was given.
+    pub picks: u64,
+    /// Requests it answered.
+    pub answered: u64,
+    /// Requests it failed.
+    pub failed: u64,
+}
+
+/// A line and how many samples it was learned from; with none it is the prior.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Learned {
+    /// The line.
+    pub line: Line,
+    /// The samples.
+    pub samples: u64,
+}
+
+impl WorkerView {
+    /// Copies what is known of a worker; `picks` are those of the whole fleet.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a share is for people; counts stay far below 2^53"
+    )]
+    pub(super) fn of(worker: &Worker, traffic: &Traffic, picks: u64, now: Seconds) -> Self {
+        let (spec, health, speeds) = (worker.spec(), worker.health(), worker.speeds());
+        let prefill = |work| Learned {
+            line: speeds.prefill(work),
+            samples: speeds.prefill_samples(work),
+        };
+        let record = worker.record();
+        WorkerView {
+            id: worker.id(),
+            name: spec.name.clone(),
+            state: health.state(),
+            reason: health.reason().map(str::to_owned),
+            state_age: now - health.since(),
+            cap: spec.cap,
+            inflight: worker.inflight(),
+            queued: worker.queued(),
+            decoding: worker.decoding(),
+            generate: prefill(Work::Generate),
+            embed: prefill(Work::Embed),
+            decode: Learned {
+                line: speeds.decode(),
+                samples: speeds.decode_samples(),
+            },
+            round_trip: worker.net(),
+            rate: traffic.rate(speeds, spec.cap),
+            share: record.picks as f64 / picks.max(1) as f64,
+            picks: record.picks,
+            answered: record.answered,
+            failed: record.failed,
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! One worker as the fleet knows it: what it was given, what it has shown, whether it is alive.
+//!
+//! Every request holds a [`Booking`], a token that can't be copied and is consumed when the request ends: it is counted
+//! once, however it ends. It belongs to a *generation* of its worker. A worker that goes down starts a new generation
+//! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
+//! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
+
+use super::ask::{Outcome, Work, WorkerSpec};
+use super::backlog::{Backlog, Pending};
+use super::cost::Size;
+use super::decode_meter::DecodeMeter;
+use super::health::{Health, State};
+use super::speed::{Speeds, Whole};
+use crate::units::{Seconds, WorkerId};
+
+/// The share of a new round trip in the smoothed one (RFC 6298).
+const ROUND_TRIP_GAIN: f64 = 1.0 / 8.0;
+/// The greatest token count that is believed of a worker's report.
+const MOST_TOKENS: f64 = 1e8;
+
+/// A worker's spec, load, learned speed and history.
+#[derive(Debug)]
+pub(super) struct Worker {
+    id: WorkerId,
+    spec: WorkerSpec,
+    health: Health,
+    speeds: Speeds,
+    round_trip: Option<Seconds>,
+    generation: u32,
+    inflight: u32,
+    backlog: Backlog,
+    meter: DecodeMeter,
+    record: Record,
+}
+
+/// What became of the requests a worker was given, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Record {
+    /// Given.
+    pub picks: u64,
+    /// Answered.
+    pub answered: u64,
+    /// Failed.
+    pub failed: u64,
+}
+
+/// A place that a request holds on a worker, until [`super::FleetState::finish`].
+#[derive(Debug)]
+#[must_use = "a booking that is dropped occupies its worker for ever"]
+pub struct Booking {
+    worker: WorkerId,
+    generation: u32,
+    number: u64,
+    model: usize,
+    size: Size,
+    streamed: bool,
+    sent: Seconds,
+    wait: Seconds,
+    /// Request-seconds on its worker when it was sent.
+    sharing_seconds: f64,
+    first_byte: Option<FirstByte>,
+}
+
+/// What an answer's first byte shows.
+#[derive(Clone, Copy, Debug)]
+struct FirstByte {
+    /// From its arrival at the worker.
+    took: Seconds,
+    /// From when its prefill began, if requests are taken in turn.
+    prefill: Seconds,
+    /// The mean of requests that shared the card until then.
+    sharing: f64,
+}
+
+impl Booking {
+    /// The worker that the place is on.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// What kind of work it is.
+    pub(super) fn work(&self) -> Work {
+        self.size.work
+    }
+
+    /// The row of its model in the roster.
+    pub(super) fn model(&self) -> usize {
+        self.model
+    }
+
+    /// Whether tokens of its answer are timed as they pass.
+    fn decodes(&self) -> bool {
+        self.streamed && self.size.work == Work::Generate
+    }
+}
+
+/// What the roster knows of a request when it books it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// Its number in the fleet.
+    pub number: u64,
+    /// The row of its model in the roster.
+    pub model: usize,
+    /// Its size.
+    pub size: Size,
+    /// Whether its answer comes token by token.
+    pub streamed: bool,
+    /// The wait expected here.
+    pub wait: Seconds,
+}
+
+impl Worker {
+    /// A worker that has shown nothing yet.
+    pub(super) fn new(id: WorkerId, spec: WorkerSpec) -> Self {
+        Worker {
+            id,
+            health: Health::starting(spec.rise, spec.fall),
+            speeds: Speeds::believing(spec.speed.unwrap_or(1.0)),
+            round_trip: None,
+            generation: 0,
+            inflight: 0,
+            backlog: Backlog::default(),
+            meter: DecodeMeter::default(),
+            record: Record::default(),
+            spec,
+        }
+    }
+
+    pub(super) fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    pub(super) fn spec(&self) -> &WorkerSpec {
+        &self.spec
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    pub(super) fn speeds(&self) -> &Speeds {
+        &self.speeds
+    }
+
+    pub(super) fn record(&self) -> Record {
+        self.record
+    }
+
+    /// Requests it holds.
+    pub(super) fn inflight(&self) -> u32 {
+        self.inflight
+    }
+
+    /// Requests that wait for their first byte.
+    pub(super) fn queued(&self) -> u32 {
+        self.backlog.len()
+    }
+
+    /// Streams that run.
+    pub(super) fn decoding(&self) -> u32 {
+        self.meter.streams()
+    }
+
+    /// Whether it may be given one more request.
+    pub(super) fn has_room(&self) -> bool {
+        self.inflight < self.spec.cap
+    }
+
+    /// The smoothed round trip; nothing until one was measured.
+    pub(super) fn net(&self) -> Seconds {
+        self.round_trip.unwrap_or_default()
+    }
+
+    /// The work ahead of a request that is sent now.
+    pub(super) fn wait(&self, now: Seconds) -> Seconds {
+        self.backlog.ahead(&self.speeds, now)
+    }
+
+    /// Seconds per output token once one more request shares the card.
+    pub(super) fn pace_with_one_more(&self) -> Seconds {
+        let sharing = (self.meter.sharing() + 1).min(self.spec.cap);
+        self.speeds.decode().at(f64::from(sharing))
+    }
+
+    /// A connection was opened, which took this long.
+    pub(super) fn connected(&mut self, round_trip: Seconds) {
+        let sample = round_trip.max(Seconds::ZERO);
+        self.round_trip = Some(match self.round_trip {
+            None => sample,
+            Some(smoothed) => smoothed + (sample - smoothed) * ROUND_TRIP_GAIN,
+        });
+    }
+
+    /// Gives it a request.
+    pub(super) fn book(&mut self, order: Order, now: Seconds) -> Booking {
+        let booking = Booking {
+            worker: self.id,
+            generation: self.generation,
+            number: order.number,
+            model: order.model,
+            size: order.size,
+            streamed: order.streamed,
+            sent: now,
+            wait: order.wait,
+            sharing_seconds: self.meter.sharing_seconds(now),
+            first_byte: None,
+        };
+        self.backlog.push(Pending {
+            number: order.number,
+            work: order.size.work,
+            prompt: order.size.prompt,
+            sent: now,
+        });
+        if order.size.work == Work::Generate {
+            self.meter.enter(now);
+        }
+        self.inflight += 1;
+        self.record.picks += 1;
+        booking
+    }
+
+    /// The answer's first byte came: the request leaves the backlog. Unless the answer was generated in one piece, its
+    /// prefill ended only now, and the worker has turned to the next.
+    pub(super) fn first_byte(&mut self, booking: &mut Booking, now: Seconds) {
+        if !self.is_current(booking) || self.backlog.remove(booking.number).is_none() {
+            return;
+        }
+        let arrived = booking.sent + self.net();
+        let prefill = (now - arrived.max(self.backlog.turned())).max(Seconds::ZERO);
+        let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
+        booking.first_byte = Some(FirstByte {
+            took: (now - arrived).max(Seconds::ZERO),
+            prefill,
+            sharing: (sharing_seconds / (now - booking.sent).0).max(1.0),
+        });
+        if booking.decodes() {
+            self.speeds
+                .learn_prefill(Work::Generate, booking.size.prompt, prefill);
+            self.meter.begin(now);
+        }
+        if booking.decodes() || booking.work() == Work::Embed {
+            self.backlog.turn(now);
+        }
+    }
+
+    /// Output tokens passed, after the first of their answers.
+    pub(super) fn tokens(&mut self, count: f64, now: Seconds) {
+        if let Some(count) = believable(Some(count))
+            && let Some(pace) = self.meter.passed(count, now)
+        {
+            self.speeds.learn_decode(pace.sharing, pace.token);
+        }
+    }
+
+    /// The request ended: its place is free.
+    pub(super) fn finish(&mut self, mut booking: Booking, outcome: Outcome, now: Seconds) {
+        match outcome {
+            Outcome::Answered { .. } => self.record.answered += 1,
+            Outcome::Failed => self.record.failed += 1,
+            Outcome::Unsent | Outcome::Gone | Outcome::Rejected => {}
+        }
+        if !self.is_current(&booking) {
+            return;
+        }
+        if let Outcome::Answered {
+            prompt_tokens,
+            output_tokens,
+        } = outcome
+        {
+            self.first_byte(&mut booking, now);
+            let prompt = believable(prompt_tokens).unwrap_or(booking.size.prompt);
+            self.learn(&booking, prompt, believable(output_tokens));
+        }
+        self.release(&booking, outcome, now);
+    }
+
+    /// A probe passed or failed. Returns the state left when it changed.
+    pub(super) fn probe(&mut self, verdict: Result<(), String>, now: Seconds) -> Option<State> {
+        let left = self.health.probe(verdict, now)?;
+        if self.health.state() == State::Down {
+            self.generation += 1;
+            self.inflight = 0;
+            self.backlog.clear();
+            self.meter = DecodeMeter::default();
+        }
+        Some(left)
+    }
+
+    /// Whether the counters agree with each other.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.backlog.check()?;
+        let (held, cap) = (self.inflight, self.spec.cap);
+        let (queued, generating) = (self.backlog.len(), self.backlog.generating());
+        let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
+        let within = held <= cap
+            && queued + streams <= held
+            && generating + streams <= sharing
+            && sharing <= held;
+        if within {
+            return Ok(());
+        }
+        Err(format!(
+            "{}: cap {cap}, held {held}, queued {queued} ({generating} generating), streams {streams}, sharing {sharing}",
+            self.spec.name
+        ))
+    }
+
+    fn is_current(&self, booking: &Booking) -> bool {
+        booking.generation == self.generation
+    }
+
+    /// What a whole answer shows that its first byte did not.
+    fn learn(&mut self, booking: &Booking, prompt: f64, output: Option<f64>) {
+        let Some(first_byte) = booking.first_byte else {
+            return;
+        };
+        let prompt = Size::new(booking.size.work, prompt, 0.0).prompt;
+        match (booking.size.work, output) {
+            (Work::Embed, _) => self
+                .speeds
+                .learn_prefill(Work::Embed, prompt, first_byte.prefill),
+            (Work::Generate, Some(output)) if !booking.streamed => {
+                self.speeds.learn_whole(Whole {
+                    took: first_byte.took,
+                    wait: booking.wait,
+                    prompt,
+                    output,
+                    sharing: first_byte.sharing,
+                });
+            }
+            (Work::Generate, _) => {}
+        }
+    }
+
+    fn release(&mut self, booking: &Booking, outcome: Outcome, now: Seconds) {
+        self.inflight = self.inflight.saturating_sub(1);
+        let was_head = self.backlog.is_head(booking.number);
+        let had_no_byte = self.backlog.remove(booking.number).is_some();
+        if was_head && outcome != Outcome::Unsent {
+            self.backlog.turn(now);
+        }
+        if booking.work() == Work::Generate {
+            self.meter.leave(!had_no_byte && booking.decodes(), now);
+        }
+    }
+}
+
+/// A count that a worker reports, if it can be one.
+pub(super) fn believable(count: Option<f64>) -> Option<f64> {
+    count.filter(|count| (0.0..=MOST_TOKENS).contains(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker() -> Worker {
+        let spec = WorkerSpec {
+            name: "w".into(),
+            models: Vec::new(),
+            cap: 8,
+            speed: None,
+            rise: 1,
+            fall: 1,
+        };
+        Worker::new(WorkerId(0), spec)
+    }
+
+    fn order(number: u64, work: Work, streamed: bool) -> Order {
+        Order {
+            number,
+            model: 0,
+            size: Size::new(work, 1_000.0, 0.0),
+            streamed,
+            wait: Seconds::ZERO,
+        }
+    }
+
+    fn answered(prompt: f64, output: f64) -> Outcome {
+        Outcome::Answered {
+            prompt_tokens: Some(prompt),
+            output_tokens: Some(output),
+        }
+    }
+
+    /// The prefill line of embeddings after one of them, sent at 1 s, ended in this way at 2 s.
+    fn embed_line(outcome: Outcome, begun: bool) -> (f64, u64) {
+        let mut worker = worker();
+        worker.connected(Seconds(0.1));
+        let mut booking = worker.book(order(1, Work::Embed, false), Seconds(1.0));
+        if begun {
+            worker.first_byte(&mut booking, Seconds(1.6));
+        }
+        worker.finish(booking, outcome, Seconds(2.0));
+        assert_eq!((worker.inflight(), worker.queued()), (0, 0));
+        let line = worker.speeds().prefill(Work::Embed);
+        let samples = worker.speeds().prefill_samples(Work::Embed);
+        (line.at(1_000.0).0, samples)
+    }
+
+    #[test]
+    fn an_answer_teaches_the_time_to_its_first_byte_less_the_way() {
+        let mut expected = Speeds::believing(1.0);
+        expected.learn_prefill(Work::Embed, 1_000.0, Seconds(0.5));
+        let (found, samples) = embed_line(answered(1_000.0, 0.0), true);
+        assert_eq!(samples, 1);
+        assert!((found - expected.prefill(Work::Embed).at(1_000.0).0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn reported_tokens_replace_the_estimate_if_they_can_be_true() {
+        let plain = embed_line(answered(1_000.0, 0.0), true);
+        assert_ne!(embed_line(answered(4_000.0, 0.0), true), plain);
+        for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+            assert_eq!(embed_line(answered(nonsense, nonsense), true), plain);
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_no_answer_teaches_nothing() {
+        for outcome in [
+            Outcome::Failed,
+            Outcome::Unsent,
+            Outcome::Gone,
+            Outcome::Rejected,
+        ] {
+            assert_eq!(embed_line(outcome, false).1, 0);
+            assert_eq!(embed_line(outcome, true).1, 0);
+        }
+    }
+
+    #[test]
+    fn requests_in_turn_each_teach_their_own_time() {
+        let mut worker = worker();
+        let book = |worker: &mut Worker, number| {
+            worker.book(order(number, Work::Generate, true), Seconds(1.0))
+        };
+        let mut bookings: Vec<_> = (0..3).map(|number| book(&mut worker, number)).collect();
+        let mut alone = Speeds::believing(1.0);
+        for (booking, at) in bookings.iter_mut().zip([1.2, 1.4, 1.6]) {
+            worker.first_byte(booking, Seconds(at));
+            alone.learn_prefill(Work::Generate, 1_000.0, Seconds(0.2));
+        }
+        let (found, wanted) = (
+            worker.speeds().prefill(Work::Generate).at(1_000.0),
+            alone.prefill(Work::Generate).at(1_000.0),
+        );
+        assert!((found.0 - wanted.0).abs() < 1e-9);
+        assert_eq!((worker.queued(), worker.decoding()), (0, 3));
+        for booking in bookings {
+            worker.finish(booking, Outcome::Gone, Seconds(2.0));
+        }
+        assert_eq!((worker.inflight(), worker.decoding()), (0, 0));
+        assert_eq!(worker.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_next_in_turn_begins_when_the_head_is_cancelled_but_not_when_it_was_never_sent() {
+        for (outcome, prefill) in [(Outcome::Gone, 0.2), (Outcome::Unsent, 1.0)] {
+            let mut worker = worker();
+            let head = worker.book(order(1, Work::Generate, true), Seconds(1.0));
+            let mut next = worker.book(order(2, Work::Generate, true), Seconds(1.0));
+            worker.finish(head, outcome, Seconds(1.8));
+            worker.first_byte(&mut next, Seconds(2.0));
+            let seen = next.first_byte.unwrap().prefill;
+            assert!((seen.0 - prefill).abs() < 1e-9, "{outcome:?}: {seen}");
+            worker.finish(next, Outcome::Gone, Seconds(3.0));
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_smoothed() {
+        let mut worker = worker();
+        assert_eq!(worker.net(), Seconds::ZERO);
+        worker.connected(Seconds(0.08));
+        assert_eq!(worker.net(), Seconds(0.08));
+        worker.connected(Seconds(0.16));
+        assert!((worker.net().0 - 0.09).abs() < 1e-9);
+    }
+
+    #[test]
+    fn counters_that_disagree_are_noticed() {
+        let mut worker = worker();
+        worker.inflight = 9;
+        assert!(worker.check().is_err());
+        worker.inflight = 1;
+        worker.meter.enter(Seconds::ZERO);
+        worker.meter.enter(Seconds::ZERO);
+        assert!(worker.check().is_err());
+    }
+}

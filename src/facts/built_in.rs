@@ -1,0 +1,246 @@
+//! The paths that Forebay knows without configuration (contract §4), as one table from path to meaning.
+
+use super::Dialect;
+
+/// An inference path of the OpenAI or Anthropic API: a POST whose JSON body names a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inference {
+    /// The path itself: the `route` of logs and metrics.
+    pub path: &'static str,
+    /// What a log line calls it.
+    pub kind: &'static str,
+    /// Whether output tokens are generated one by one.
+    pub generates: bool,
+    /// The shape of errors.
+    pub dialect: Dialect,
+}
+
+/// What a built-in path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuiltIn<'a> {
+    /// Inference on a JSON body.
+    Inference(&'static Inference),
+    /// `/v1/models`: all models of the fleet.
+    Models,
+    /// `/v1/models/NAME`: one of them.
+    Model(&'a str),
+    /// `/health`: the process lives.
+    Health,
+    /// `/ready`: somebody can answer.
+    Ready,
+    /// `/v2/health/live`.
+    KServeLive,
+    /// `/v2/health/ready`.
+    KServeReady,
+    /// `/v2`: what this server is.
+    KServeServer,
+    /// `/v2/repository/index`: all models of the fleet.
+    KServeIndex,
+    /// `/v2/models/NAME…`: goes to a worker that serves NAME.
+    KServeModel {
+        /// The model's name, percent-encoding as it came.
+        model: &'a str,
+        /// What follows the name, with its leading slash, or nothing.
+        rest: &'a str,
+    },
+    /// A part of KServe that is not for clients: load, unload, trace, log, shared memory.
+    KServeRefused,
+}
+
+const fn inference(path: &'static str, kind: &'static str, generates: bool) -> Inference {
+    Inference {
+        path,
+        kind,
+        generates,
+        dialect: Dialect::OpenAi,
+    }
+}
+
+/// Every inference path.
+const INFERENCE: [Inference; 12] = [
+    inference("/v1/chat/completions", "chat", true),
+    inference("/v1/completions", "completion", true),
+    inference("/v1/embeddings", "embedding", false),
+    inference("/v1/rerank", "rerank", false),
+    inference("/v1/classify", "classify", false),
+    inference("/v1/responses", "response", true),
+    Inference {
+        path: "/v1/messages",
+        kind: "message",
+        generates: true,
+        dialect: Dialect::Anthropic,
+    },
+    inference("/v1/audio/speech", "audio", false),
+    inference("/v1/audio/transcriptions", "audio", false),
+    inference("/v1/audio/translations", "audio", false),
+    inference("/v1/images/generations", "image", false),
+    inference("/v1/images/edits", "image", false),
+];
+
+impl<'a> BuiltIn<'a> {
+    /// What a path stands for; `None` when it is not ours.
+    #[must_use]
+    pub fn of(path: &'a str) -> Option<Self> {
+        if let Some(found) = INFERENCE.iter().find(|inference| inference.path == path) {
+            return Some(BuiltIn::Inference(found));
+        }
+        match path {
+            "/v1/models" => Some(BuiltIn::Models),
+            "/health" => Some(BuiltIn::Health),
+            "/ready" => Some(BuiltIn::Ready),
+            _ => match path.strip_prefix("/v1/models/") {
+                Some(name) if !name.is_empty() => Some(BuiltIn::Model(name)),
+                _ => BuiltIn::of_kserve(path),
+            },
+        }
+    }
+
+    fn of_kserve(path: &'a str) -> Option<Self> {
+        let rest = path.strip_prefix("/v2")?;
+        match rest {
+            "" | "/" => Some(BuiltIn::KServeServer),
+            "/health/live" => Some(BuiltIn::KServeLive),
+            "/health/ready" => Some(BuiltIn::KServeReady),
+            "/repository/index" => Some(BuiltIn::KServeIndex),
+            _ => BuiltIn::of_kserve_model(rest),
+        }
+    }
+
+    fn of_kserve_model(rest: &'a str) -> Option<Self> {
+        let Some(tail) = rest.strip_prefix("/models/") else {
+            let operator = [
+                "/repository/",
+                "/logging",
+                "/trace",
+                "/systemsharedmemory",
+                "/cudasharedmemory",
+            ];
+            return operator
+                .iter()
+                .any(|prefix| rest.starts_with(prefix))
+                .then_some(BuiltIn::KServeRefused);
+        };
+        let (model, after) = tail.split_at(tail.find('/').unwrap_or(tail.len()));
+        match (model, after) {
+            ("", _) | ("stats", "") => None,
+            (_, "/trace/setting") => Some(BuiltIn::KServeRefused),
+            _ => Some(BuiltIn::KServeModel { model, rest: after }),
+        }
+    }
+
+    /// Whether this path takes a method.
+    #[must_use]
+    pub fn takes(&self, method: &http::Method) -> bool {
+        use http::Method;
+        match self {
+            BuiltIn::Inference(_) => method == Method::POST,
+            BuiltIn::KServeIndex => method == Method::POST || method == Method::GET,
+            BuiltIn::KServeModel { .. } => {
+                method == Method::GET || method == Method::HEAD || method == Method::POST
+            }
+            BuiltIn::KServeRefused => true,
+            _ => method == Method::GET || method == Method::HEAD,
+        }
+    }
+
+    /// The shape of errors on this path.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            BuiltIn::Inference(inference) => inference.dialect,
+            BuiltIn::Models | BuiltIn::Model(_) | BuiltIn::Health | BuiltIn::Ready => {
+                Dialect::OpenAi
+            }
+            _ => Dialect::KServe,
+        }
+    }
+
+    /// The `route` of logs and metrics: one of a fixed set, never text of the request.
+    #[must_use]
+    pub fn route(&self) -> &'static str {
+        match self {
+            BuiltIn::Inference(inference) => inference.path,
+            BuiltIn::Models => "/v1/models",
+            BuiltIn::Model(_) => "/v1/models/*",
+            BuiltIn::Health => "/health",
+            BuiltIn::Ready => "/ready",
+            BuiltIn::KServeLive => "/v2/health/live",
+            BuiltIn::KServeReady => "/v2/health/ready",
+            BuiltIn::KServeServer => "/v2",
+            BuiltIn::KServeIndex => "/v2/repository/index",
+            BuiltIn::KServeModel { .. } => "/v2/models/*",
+            BuiltIn::KServeRefused => "/v2/*",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kserve_paths_split_into_model_and_rest() {
+        let of = |path| BuiltIn::of(path);
+        assert_eq!(
+            of("/v2/models/m/infer"),
+            Some(BuiltIn::KServeModel {
+                model: "m",
+                rest: "/infer"
+            })
+        );
+        assert_eq!(
+            of("/v2/models/m/versions/1/infer"),
+            Some(BuiltIn::KServeModel {
+                model: "m",
+                rest: "/versions/1/infer"
+            })
+        );
+        assert_eq!(
+            of("/v2/models/m"),
+            Some(BuiltIn::KServeModel {
+                model: "m",
+                rest: ""
+            })
+        );
+        assert_eq!(of("/v2/models/"), None);
+        assert_eq!(
+            of("/v2/repository/models/m/load"),
+            Some(BuiltIn::KServeRefused)
+        );
+        assert_eq!(
+            of("/v2/models/m/trace/setting"),
+            Some(BuiltIn::KServeRefused)
+        );
+        assert_eq!(
+            of("/v2/systemsharedmemory/status"),
+            Some(BuiltIn::KServeRefused)
+        );
+        assert_eq!(of("/v2/repository/index"), Some(BuiltIn::KServeIndex));
+    }
+
+    #[test]
+    fn paths_that_only_look_alike_are_not_ours() {
+        for path in [
+            "/",
+            "/v1",
+            "/v1/chat",
+            "/v1/chat/completions/",
+            "/v1/models/",
+            "/v20",
+            "/healthz",
+            "/v2/other",
+        ] {
+            assert_eq!(BuiltIn::of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_the_messages_path_speaks_anthropic() {
+        for inference in &INFERENCE {
+            assert_eq!(
+                inference.dialect == Dialect::Anthropic,
+                inference.path == "/v1/messages"
+            );
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a request is, read from its head and body without building a tree.
+//!
+//! The parsers here peek: they walk a JSON object once, take what routing needs, and remember where the model's name
+//! stands so that a rename can change those bytes and no others. Nothing here keeps or prints prompt text.
+
+mod built_in;
+mod kserve;
+mod openai;
+mod usage;
+
+use std::ops::Range;
+
+pub use built_in::{BuiltIn, Inference};
+pub use kserve::work_of as kserve_work;
+pub use openai::{Peek, peek};
+pub use usage::{Usage, UsageScan};
+
+use crate::units::{ModelName, Tokens};
+
+/// Which family of clients a path belongs to: decides the shape of our errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// OpenAI's API, and everything that has no shape of its own.
+    OpenAi,
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// KServe's Open Inference Protocol, version 2.
+    KServe,
+}
+
+/// What the line knows of a request once its body was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestFacts {
+    /// The client-facing model, when the request names one or only one is served.
+    pub model: Option<ModelName>,
+    /// Where the model's JSON value stands in the body, quotes included.
+    pub model_span: Option<Range<usize>>,
+    /// Whether the answer comes as a stream of events.
+    pub streamed: bool,
+    /// Whether output tokens are generated one by one.
+    pub generates: bool,
+    /// The client's own bound on output tokens.
+    pub max_tokens: Option<u32>,
+    /// Estimated work of the prompt: tokens, or elements for tensors.
+    pub prompt: Tokens,
+}
+
+/// Bytes of text that make a token until the fleet has learned better.
+pub const BYTES_PER_TOKEN: f64 = 4.0;

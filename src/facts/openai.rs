@@ -1,0 +1,163 @@
+//! Peeks into a JSON body of the OpenAI or Anthropic API: one pass over the top-level keys, nothing built.
+//!
+//! Guaranteed: the model read here is the model the worker reads. A body in which two keys spell `model` (also by
+//! escapes) has two readings and is refused; so is one that is not a JSON object or not UTF-8. Everything else in the
+//! body is the worker's business and passes unread.
+
+use std::ops::Range;
+
+use sonic_rs::{JsonValueTrait, LazyValue};
+
+use super::BYTES_PER_TOKEN;
+use crate::fault::{Fault, Kind};
+use crate::units::Tokens;
+
+/// What a body says at its top level.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Peek {
+    /// The model's name, unescaped.
+    pub model: Option<String>,
+    /// Where its JSON value stands, quotes included.
+    pub model_span: Option<Range<usize>>,
+    /// `stream`.
+    pub stream: bool,
+    /// `max_completion_tokens`, `max_output_tokens` or `max_tokens`.
+    pub max_tokens: Option<u32>,
+    /// `user`, or the session a client names in its body; only ever compared, never shown.
+    pub session: Option<String>,
+    /// Where the values stand that make up the prompt, in the order of the body.
+    pub prompt: Vec<Range<usize>>,
+}
+
+impl Peek {
+    /// Estimated prompt tokens: a quarter of the prompt's bytes.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
+    pub fn prompt_tokens(&self) -> Tokens {
+        let bytes: usize = self.prompt.iter().map(ExactSizeIterator::len).sum();
+        Tokens(bytes as f64 / BYTES_PER_TOKEN)
+    }
+}
+
+/// Reads what routing needs.
+///
+/// # Errors
+/// `bad_request` when the body is no JSON object, is not UTF-8, has two `model` keys, or a `model` that is no string.
+pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
+    let mut seen = Peek::default();
+    for entry in sonic_rs::to_object_iter(body) {
+        let (key, value) = entry.map_err(|error| unreadable(body, &error))?;
+        let span = span_of(body, &value);
+        match key.as_ref() {
+            "model" => read_model(&mut seen, &value, span)?,
+            "stream" => seen.stream = value.as_bool().unwrap_or(false),
+            "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
+                seen.max_tokens = value.as_u64().and_then(|count| u32::try_from(count).ok());
+            }
+            "user" | "session_id" => seen.session = value.as_str().map(str::to_owned),
+            "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "query"
+            | "documents" => {
+                seen.prompt.push(span);
+            }
+            _ => {}
+        }
+    }
+    Ok(seen)
+}
+
+fn read_model(seen: &mut Peek, value: &LazyValue<'_>, span: Range<usize>) -> Result<(), Fault> {
+    if seen.model_span.is_some() {
+        let message = "the body has two `model` keys; send one, so that it has one reading";
+        return Err(Fault::new(Kind::BadRequest, message).param("model"));
+    }
+    let Some(name) = value.as_str() else {
+        return Err(Fault::new(Kind::BadRequest, "`model` must be a string").param("model"));
+    };
+    seen.model = Some(name.to_owned());
+    seen.model_span = Some(span);
+    Ok(())
+}
+
+/// Where a value stands in the body it was read from.
+fn span_of(body: &[u8], value: &LazyValue<'_>) -> Range<usize> {
+    let raw = value.as_raw_str();
+    let start = raw.as_ptr().addr() - body.as_ptr().addr();
+    start..start + raw.len()
+}
+
+/// Never quotes the body: the parser's own message would.
+fn unreadable(body: &[u8], error: &sonic_rs::Error) -> Fault {
+    let message = if body.is_empty() {
+        "the body is empty; send a JSON object".to_owned()
+    } else if std::str::from_utf8(body).is_err() {
+        "the body is not UTF-8".to_owned()
+    } else {
+        format!(
+            "the body is not a JSON object (line {}, column {})",
+            error.line(),
+            error.column()
+        )
+    };
+    Fault::new(Kind::BadRequest, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_routing_needs_in_any_order_and_spacing() {
+        let body =
+            br#"{ "messages" : [{"role":"user","content":"hi"}] ,"stream":true,"max_tokens":7, "model"  :  "m\u0031" }"#;
+        let seen = peek(body).unwrap();
+        assert_eq!(seen.model.as_deref(), Some("m1"));
+        assert_eq!(&body[seen.model_span.clone().unwrap()], br#""m\u0031""#);
+        assert!(seen.stream);
+        assert_eq!(seen.max_tokens, Some(7));
+        assert_eq!(
+            &body[seen.prompt[0].clone()],
+            br#"[{"role":"user","content":"hi"}]"#
+        );
+    }
+
+    #[test]
+    fn a_nested_model_key_is_not_the_model() {
+        let seen = peek(br#"{"metadata":{"model":"x"},"model":"m"}"#).unwrap();
+        assert_eq!(seen.model.as_deref(), Some("m"));
+    }
+
+    #[test]
+    fn two_readings_are_refused_also_by_escapes() {
+        for body in [
+            r#"{"model":"a","model":"b"}"#,
+            r#"{"model":"a","mod\u0065l":"b"}"#,
+        ] {
+            assert_eq!(
+                peek(body.as_bytes()).unwrap_err().kind,
+                Kind::BadRequest,
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_without_quoting_it() {
+        for body in [
+            &b""[..],
+            b"canary",
+            b"[1]",
+            b"{\"model\":\"canary",
+            b"{\"model\":7}",
+            b"{\"model\":\"\xff\"}",
+        ] {
+            let fault = peek(body).unwrap_err();
+            assert_eq!(fault.kind, Kind::BadRequest);
+            assert!(!fault.message.contains("canary"), "{}", fault.message);
+        }
+    }
+
+    #[test]
+    fn a_body_without_model_is_readable() {
+        assert_eq!(peek(b"{}").unwrap(), Peek::default());
+    }
+}

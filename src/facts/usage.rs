@@ -1,0 +1,180 @@
+//! What an answer says of its own cost, found in passing.
+//!
+//! The relay shows each chunk to a [`UsageScan`] as it goes by. Streams: an SSE `data:` event counts as one token until
+//! usage says otherwise; a `usage` object in any event is read. Other answers: engines write `usage` near the end of
+//! the object, so the last few hundred bytes are kept and searched once the answer is complete. Nothing is held back
+//! and nothing is kept but those bytes. Names: OpenAI's `prompt_tokens`, `completion_tokens`,
+//! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`.
+
+use memchr::memmem;
+use sonic_rs::JsonValueTrait;
+
+/// Bytes kept from the end of an answer: a usage object with all its details is shorter.
+const TAIL: usize = 1024;
+
+/// Token counts as the worker reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt: Option<u64>,
+    /// Of these, read from the worker's prefix cache.
+    pub cached: Option<u64>,
+    /// Tokens generated.
+    pub output: Option<u64>,
+}
+
+/// Watches an answer go by.
+#[derive(Debug)]
+pub struct UsageScan {
+    streamed: bool,
+    tail: Vec<u8>,
+    found: Usage,
+}
+
+impl UsageScan {
+    /// A scan of one answer; `streamed` when it is a stream of SSE events.
+    #[must_use]
+    pub fn new(streamed: bool) -> Self {
+        UsageScan {
+            streamed,
+            tail: Vec::new(),
+            found: Usage::default(),
+        }
+    }
+
+    /// Shows a chunk; returns how many `data:` events began in it (always zero for answers that are not streamed).
+    pub fn chunk(&mut self, chunk: &[u8]) -> u32 {
+        if !self.streamed {
+            self.keep(chunk);
+            return 0;
+        }
+        if memmem::find(chunk, b"\"usage\"").is_some() {
+            self.merge(chunk);
+        }
+        let starts =
+            memmem::find_iter(chunk, b"\ndata:").count() + usize::from(chunk.starts_with(b"data:"));
+        let ends = memmem::find_iter(chunk, b"data: [DONE]").count();
+        u32::try_from(starts.saturating_sub(ends)).unwrap_or(u32::MAX)
+    }
+
+    /// What was reported, once the answer is complete.
+    #[must_use]
+    pub fn finish(mut self) -> Usage {
+        let tail = std::mem::take(&mut self.tail);
+        self.merge(&tail);
+        self.found
+    }
+
+    fn keep(&mut self, chunk: &[u8]) {
+        let fresh = &chunk[chunk.len().saturating_sub(TAIL)..];
+        let surplus = (self.tail.len() + fresh.len()).saturating_sub(TAIL);
+        self.tail.drain(..surplus.min(self.tail.len()));
+        self.tail.extend_from_slice(fresh);
+    }
+
+    /// Reads the last usage object in a piece of an answer; later reports complete earlier ones.
+    fn merge(&mut self, text: &[u8]) {
+        let Some(at) = memmem::rfind(text, b"\"usage\"") else {
+            return;
+        };
+        let after = &text[at + b"\"usage\"".len()..];
+        let Some(open) = after.iter().position(|byte| *byte == b'{') else {
+            return;
+        };
+        if !after[..open]
+            .iter()
+            .all(|byte| byte.is_ascii_whitespace() || *byte == b':')
+        {
+            return;
+        }
+        let object = &after[open..];
+        let number = |path: &[&str]| {
+            sonic_rs::get(object, path)
+                .ok()
+                .and_then(|value| value.as_u64())
+        };
+        let either = |first: &str, second: &str| number(&[first]).or_else(|| number(&[second]));
+        let cached = number(&["prompt_tokens_details", "cached_tokens"])
+            .or_else(|| number(&["input_tokens_details", "cached_tokens"]))
+            .or_else(|| number(&["cache_read_input_tokens"]));
+        self.found = Usage {
+            prompt: either("prompt_tokens", "input_tokens").or(self.found.prompt),
+            cached: cached.or(self.found.cached),
+            output: either("completion_tokens", "output_tokens").or(self.found.output),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_tells_its_usage_however_it_is_cut() {
+        let answer = br#"{"choices":[{"text":"a \"usage\" of {"}],"usage":{"prompt_tokens":11,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}}"#;
+        for size in [1, 7, 64, 4096] {
+            let mut scan = UsageScan::new(false);
+            answer
+                .chunks(size)
+                .for_each(|chunk| assert_eq!(scan.chunk(chunk), 0));
+            assert_eq!(
+                scan.finish(),
+                Usage {
+                    prompt: Some(11),
+                    cached: Some(8),
+                    output: Some(3)
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_answer_keeps_only_its_tail() {
+        let mut scan = UsageScan::new(false);
+        scan.chunk(&[b'x'; 100_000]);
+        scan.chunk(br#""usage":{"prompt_tokens":5,"total_tokens":5}}"#);
+        assert!(scan.tail.len() <= TAIL);
+        assert_eq!(
+            scan.finish(),
+            Usage {
+                prompt: Some(5),
+                ..Usage::default()
+            }
+        );
+    }
+
+    #[test]
+    fn events_are_counted_and_the_end_marker_is_not_one() {
+        let mut scan = UsageScan::new(true);
+        let counted = [
+            scan.chunk(b"data: {\"choices\":[]}\n\n"),
+            scan.chunk(b"data: {}\n\ndata: {}\n\n"),
+            scan.chunk(b"data: {\"usage\":null}\n\n"),
+            scan.chunk(b"data: {\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\ndata: [DONE]\n\n"),
+        ];
+        assert_eq!(counted, [1, 2, 1, 1]);
+        assert_eq!(
+            scan.finish(),
+            Usage {
+                prompt: Some(9),
+                cached: None,
+                output: Some(4)
+            }
+        );
+    }
+
+    #[test]
+    fn anthropic_reports_in_two_events() {
+        let mut scan = UsageScan::new(true);
+        scan.chunk(b"event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":25,\"cache_read_input_tokens\":10}}}\n\n");
+        scan.chunk(b"event: message_delta\ndata: {\"usage\":{\"output_tokens\":15}}\n\n");
+        assert_eq!(
+            scan.finish(),
+            Usage {
+                prompt: Some(25),
+                cached: Some(10),
+                output: Some(15)
+            }
+        );
+    }
+}

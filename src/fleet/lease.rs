@@ -1,0 +1,92 @@
+//! A place on a worker, held for as long as a request is there.
+
+use std::sync::Arc;
+
+use super::Fleet;
+use crate::decide::{Booking, Choice, Outcome, Terms};
+use crate::units::{Seconds, WorkerId};
+
+/// A booked place. Given back exactly once: by [`Lease::finish`], or when it is dropped, which means that the client
+/// left.
+pub struct Lease {
+    fleet: Arc<Fleet>,
+    booking: Option<Booking>,
+    worker: WorkerId,
+    terms: Terms,
+    candidates: usize,
+}
+
+impl Lease {
+    pub(super) fn new(fleet: Arc<Fleet>, choice: Choice) -> Self {
+        let Choice {
+            worker,
+            booking,
+            terms,
+            candidates,
+        } = choice;
+        Lease {
+            fleet,
+            booking: Some(booking),
+            worker,
+            terms,
+            candidates,
+        }
+    }
+
+    /// Whose place it is.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// What the choice was expected to cost, in seconds.
+    #[must_use]
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// How many workers could have been chosen.
+    #[must_use]
+    pub fn candidates(&self) -> usize {
+        self.candidates
+    }
+
+    /// The first byte of the answer came.
+    pub fn first_byte(&mut self, now: Seconds) {
+        if let Some(booking) = &mut self.booking {
+            self.fleet.core.lock().state.first_byte(booking, now);
+        }
+    }
+
+    /// Bytes of the answer came, and with them so many tokens beyond the answer's first.
+    pub fn heard(&self, tokens: u32, now: Seconds) {
+        self.fleet.heard(self.worker, tokens, now);
+    }
+
+    /// Gives the place back and says how it went.
+    pub fn finish(mut self, outcome: Outcome) {
+        self.give_back(outcome);
+    }
+
+    fn give_back(&mut self, outcome: Outcome) {
+        if let Some(booking) = self.booking.take() {
+            self.fleet
+                .change(|core, now| core.state.finish(booking, outcome, now));
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.give_back(Outcome::Gone);
+    }
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease")
+            .field("worker", &self.worker)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,238 @@
+//! The one lock around the fleet's state, and everything that must hold it: choosing, booking, releasing, waiting.
+//!
+//! [`crate::decide::FleetState`] decides; this room gives it the time, keeps the senders of those who stand in line, and
+//! hands a freed place to the first of them in the same step that frees it, so that no place is ever free while
+//! somebody who could use it waits. A [`Lease`] is a place; dropping it gives it back, whatever happened.
+//!
+//! Places are handed over after the lock is released: a lease that nobody takes any more returns at once, and returning
+//! takes the lock again.
+
+mod dialect;
+mod lease;
+mod probe;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+pub use dialect::{authorization, liveness_path};
+pub use lease::Lease;
+pub use probe::watch;
+
+use crate::clock::Clock;
+use crate::config::Plan;
+use crate::config::plan::WorkerPlan;
+use crate::decide::{
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, StateChange, Ticket, WorkerSpec, WorkerView,
+};
+use crate::rng::Rng;
+use crate::units::{Seconds, WorkerId};
+
+/// What a place in line becomes.
+pub type Turn = Result<Lease, NoChoice>;
+
+/// The workers as they are now.
+pub struct Fleet {
+    clock: Clock,
+    core: Mutex<Core>,
+    pulses: Vec<Pulse>,
+}
+
+struct Core {
+    state: FleetState,
+    rng: Rng,
+    waiting: BTreeMap<Ticket, oneshot::Sender<Turn>>,
+}
+
+/// What relays report without taking the lock, per worker.
+#[derive(Debug, Default)]
+struct Pulse {
+    /// Tokens that passed since they were last taken away.
+    tokens: AtomicU64,
+    /// When bytes last came, in milliseconds since the start.
+    heard: AtomicU64,
+}
+
+impl Fleet {
+    /// A fleet in which nothing has happened yet. `seed` decides ties.
+    #[must_use]
+    pub fn new(plan: &Plan, clock: Clock, seed: u64) -> Arc<Self> {
+        let state = FleetState::new(plan.workers.iter().map(spec).collect(), plan.routing.policy);
+        let core = Core {
+            state,
+            rng: Rng::seeded(seed),
+            waiting: BTreeMap::new(),
+        };
+        let pulses = plan.workers.iter().map(|_| Pulse::default()).collect();
+        Arc::new(Fleet {
+            clock,
+            core: Mutex::new(core),
+            pulses,
+        })
+    }
+
+    /// Picks a worker and books a place on it, in one step.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn reserve(self: &Arc<Self>, ask: &Ask, tried: &[WorkerId]) -> Turn {
+        let now = self.clock.now();
+        let mut core = self.core.lock();
+        let Core { state, rng, .. } = &mut *core;
+        let choice = state.choose(ask, tried, now, rng);
+        drop(core);
+        choice.map(|choice| Lease::new(self.clone(), choice))
+    }
+
+    /// Takes a place in line. The receiver gets a lease, or learns that nobody is left who could serve it.
+    ///
+    /// # Errors
+    /// When the line is full.
+    pub fn stand_in_line(
+        self: &Arc<Self>,
+        ask: Ask,
+        tried: &[WorkerId],
+    ) -> Result<(Ticket, oneshot::Receiver<Turn>), LineFull> {
+        let now = self.clock.now();
+        let (sender, receiver) = oneshot::channel();
+        let mut core = self.core.lock();
+        let ticket = core.state.stand_in_line(ask, tried)?;
+        core.waiting.insert(ticket, sender);
+        // A place may have been freed between the refusal that led here and now.
+        let grants = core.grants(now);
+        drop(core);
+        self.hand_over(grants);
+        Ok((ticket, receiver))
+    }
+
+    /// Gives a place in line up; harmless when it was granted meanwhile.
+    pub fn leave_line(self: &Arc<Self>, ticket: Ticket) {
+        self.change(|core, _now| {
+            core.waiting.remove(&ticket);
+            core.state.leave_line(ticket);
+        });
+    }
+
+    /// Requests standing in line.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.core.lock().state.waiting()
+    }
+
+    /// A probe's verdict; returns the change of state it brought, if any.
+    pub fn probed(
+        self: &Arc<Self>,
+        worker: WorkerId,
+        verdict: Result<(), String>,
+    ) -> Option<StateChange> {
+        self.change(|core, now| core.state.probe(worker, verdict, now))
+    }
+
+    /// Opening a connection to a worker took this long.
+    pub fn connected(&self, worker: WorkerId, rtt: Seconds) {
+        self.core.lock().state.connected(worker, rtt);
+    }
+
+    /// All workers as they are now, in the plan's order.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<WorkerView> {
+        let now = self.clock.now();
+        self.core.lock().state.snapshot(now)
+    }
+
+    /// Turns the tokens that passed since the last call into decode samples; to be called every 0.1–0.25 s.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "tokens of a quarter of a second"
+    )]
+    pub fn sample_decode(&self) {
+        let now = self.clock.now();
+        let mut core = self.core.lock();
+        for (index, pulse) in (0..).zip(&self.pulses) {
+            let tokens = pulse.tokens.swap(0, Ordering::Relaxed);
+            core.state.tokens(WorkerId(index), tokens as f64, now);
+        }
+    }
+
+    /// When bytes of an answer last came from a worker.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "milliseconds of a process's life"
+    )]
+    pub fn last_heard(&self, worker: WorkerId) -> Option<Seconds> {
+        let millis = self
+            .pulses
+            .get(worker.index())?
+            .heard
+            .load(Ordering::Relaxed);
+        (millis > 0).then(|| Seconds(millis as f64 / 1e3))
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "milliseconds of a process's life"
+    )]
+    fn heard(&self, worker: WorkerId, tokens: u32, now: Seconds) {
+        if let Some(pulse) = self.pulses.get(worker.index()) {
+            pulse.heard.store((now.0 * 1e3) as u64, Ordering::Relaxed);
+            if tokens > 0 {
+                pulse.tokens.fetch_add(u64::from(tokens), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Changes the state, then hands places that this freed to those who wait for them.
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Core, Seconds) -> T) -> T {
+        let now = self.clock.now();
+        let mut core = self.core.lock();
+        let result = change(&mut core, now);
+        let grants = core.grants(now);
+        drop(core);
+        self.hand_over(grants);
+        result
+    }
+
+    fn hand_over(self: &Arc<Self>, grants: Vec<(oneshot::Sender<Turn>, Result<Choice, NoChoice>)>) {
+        for (sender, result) in grants {
+            let turn = result.map(|choice| Lease::new(self.clone(), choice));
+            // Who left meanwhile does not take it: the lease comes back and is dropped, which frees the place.
+            drop(sender.send(turn));
+        }
+    }
+}
+
+impl Core {
+    fn grants(&mut self, now: Seconds) -> Vec<(oneshot::Sender<Turn>, Result<Choice, NoChoice>)> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let granted = self.state.grants(now, &mut self.rng);
+        let Core { waiting, .. } = self;
+        granted
+            .into_iter()
+            .filter_map(|Grant { ticket, result }| {
+                waiting.remove(&ticket).map(|sender| (sender, result))
+            })
+            .collect()
+    }
+}
+
+fn spec(plan: &WorkerPlan) -> WorkerSpec {
+    WorkerSpec {
+        name: plan.name.clone(),
+        models: plan
+            .models
+            .iter()
+            .map(|alias| alias.client.clone())
+            .collect(),
+        cap: plan.max_inflight,
+        speed: plan.speed,
+        rise: plan.probe.rise,
+        fall: plan.probe.fall,
+    }
+}

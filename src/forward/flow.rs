@@ -1,0 +1,338 @@
+//! A worker's answer as it flows through.
+//!
+//! It holds the place on the worker until it ends, and it ends in one of three ways:
+//!
+//! - its last byte was handed over: the place is free, the exchange complete;
+//! - the worker broke it, or a timer did: the worker's connection is closed at once. An event stream then ends with
+//!   `event: error` and never with a made-up end, and the body fails, which closes the client's connection (HTTP/1) or
+//!   resets its stream (HTTP/2). hyper drops what it has not flushed when a body fails, so the failure comes one poll
+//!   later on HTTP/1 and a moment later on HTTP/2, where a connection flushes for many streams;
+//! - the client left: hyper drops it, which closes the worker's connection, so that a GPU stops (promise P8).
+//!
+//! Each read from the worker is handed on at once, as it came (promise P30). Timers are looked at only when the worker
+//! has nothing to say, so a client that reads slowly is never taken for a silent worker.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
+use http::response::Parts;
+use http::{HeaderMap, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+
+use super::deadlines::Deadlines;
+use super::relay::Broken;
+use super::{Begin, Begun, headers, refusal};
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::decide::Outcome;
+use crate::facts::{Dialect, UsageScan};
+use crate::fault::{Fault, Kind};
+use crate::fleet::Lease;
+use crate::observe::Exchange;
+use crate::units::Seconds;
+use crate::upstream::UpstreamBody;
+
+/// Time for an HTTP/2 connection to flush the last event before its stream is reset.
+const LINGER: Seconds = Seconds(0.05);
+
+/// An answer in transit.
+pub(super) struct Flow {
+    clock: Clock,
+    stage: Stage,
+    exchange: Exchange,
+    /// Held until the answer ends.
+    lease: Option<Lease>,
+    scan: UsageScan,
+    status: StatusCode,
+    /// An event stream that can take one more event: not compressed, not of a told length.
+    tellable: bool,
+    /// The bytes so far end an event.
+    at_border: bool,
+    dialect: Dialect,
+    http2: bool,
+    deadlines: Deadlines,
+    alarm: Alarm,
+    begun: Seconds,
+    /// When bytes last came.
+    heard: Option<Seconds>,
+    token_seen: bool,
+}
+
+enum Stage {
+    /// Pieces come; the first may be here already.
+    Flowing {
+        first: Option<Bytes>,
+        body: UpstreamBody,
+    },
+    /// It broke, and the event that says so was handed over: fails after one more poll, and not before this time.
+    Lingering { until: Seconds, polled: bool },
+    /// Fails now.
+    Failing,
+    /// All was handed over, or it has failed.
+    Ended,
+}
+
+impl Flow {
+    /// The head as the client gets it, and the flow of the body.
+    pub(super) fn new(
+        begun: Begun,
+        exchange: Exchange,
+        clock: Clock,
+        http2: bool,
+    ) -> (Parts, Self) {
+        let Begun {
+            begun:
+                Begin {
+                    head,
+                    first,
+                    body,
+                    deadlines,
+                },
+            lease,
+            dialect,
+        } = begun;
+        let streamed = headers::is_event_stream(&head.headers);
+        let mut flow = Flow {
+            clock,
+            exchange,
+            lease: Some(lease),
+            scan: UsageScan::new(streamed),
+            status: head.status,
+            tellable: streamed && tellable(&head.headers, &body),
+            at_border: true,
+            dialect,
+            http2,
+            deadlines,
+            alarm: Alarm::new(clock),
+            begun: clock.now(),
+            heard: None,
+            token_seen: false,
+            stage: Stage::Flowing { first, body },
+        };
+        // An answer without a body is complete with its head; hyper will not poll it.
+        flow.complete_if_ended();
+        (head, flow)
+    }
+
+    pub(super) fn ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended)
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let Stage::Flowing { first, body } = &self.stage else {
+            return SizeHint::new();
+        };
+        let held = first.as_ref().map_or(0, Bytes::len) as u64;
+        match body.size_hint().exact() {
+            Some(rest) => SizeHint::with_exact(held + rest),
+            None => SizeHint::new(),
+        }
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut self.stage {
+            Stage::Flowing { .. } => self.poll_flowing(cx),
+            Stage::Lingering {
+                polled: polled @ false,
+                ..
+            } => {
+                *polled = true;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Stage::Lingering { until, .. } => {
+                ready!(self.alarm.poll(cx, *until));
+                self.fail()
+            }
+            Stage::Failing => self.fail(),
+            Stage::Ended => Poll::Ready(None),
+        }
+    }
+
+    fn fail(&mut self) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        self.stage = Stage::Ended;
+        Poll::Ready(Some(Err(Broken)))
+    }
+
+    fn poll_flowing(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Stage::Flowing { first, body } = &mut self.stage else {
+            return Poll::Ready(None);
+        };
+        if let Some(piece) = first.take() {
+            return Poll::Ready(Some(Ok(self.passed(Frame::data(piece)))));
+        }
+        match std::pin::Pin::new(body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
+            Poll::Ready(None) => {
+                self.complete();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => self.broke(
+                Fault::new(
+                    Kind::WorkerFailed,
+                    format!("the worker's answer broke off ({error})"),
+                ),
+                cx,
+            ),
+            Poll::Pending => {
+                let fault = ready!(self.poll_timers(cx));
+                self.broke(fault, cx)
+            }
+        }
+    }
+
+    /// A piece goes out: takes note of it, and ends the flow with the last.
+    fn passed(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        if let Some(piece) = frame.data_ref() {
+            let now = self.clock.now();
+            self.note(piece, now);
+            self.heard = Some(now);
+        }
+        self.complete_if_ended();
+        frame
+    }
+
+    fn note(&mut self, piece: &Bytes, now: Seconds) {
+        let events = self.scan.chunk(piece);
+        self.at_border = piece.ends_with(b"\n\n") || piece.ends_with(b"\r\n\r\n");
+        self.exchange.add_bytes_out(piece.len() as u64);
+        self.exchange.token_events(events, now);
+        let Some(lease) = &mut self.lease else { return };
+        if self.heard.is_none() {
+            self.exchange.first_byte(now);
+            if self.status.is_success() {
+                lease.first_byte(now);
+            }
+        }
+        // The first token is the prefill's; only those after it tell how fast the worker decodes.
+        let after_first = if self.token_seen {
+            events
+        } else {
+            events.saturating_sub(1)
+        };
+        self.token_seen |= events > 0;
+        lease.heard(after_first, now);
+    }
+
+    fn complete_if_ended(&mut self) {
+        if let Stage::Flowing { first: None, body } = &self.stage
+            && body.is_end_stream()
+        {
+            self.complete();
+        }
+    }
+
+    fn complete(&mut self) {
+        self.stage = Stage::Ended;
+        let usage = std::mem::replace(&mut self.scan, UsageScan::new(false)).finish();
+        self.exchange
+            .usage(usage.prompt, usage.cached, usage.output);
+        self.exchange.complete();
+        let (label, outcome) = judged(self.status, usage.prompt, usage.output);
+        self.release(label, outcome);
+    }
+
+    fn release(&mut self, label: &'static str, outcome: Outcome) {
+        if let Some(lease) = self.lease.take() {
+            self.exchange.attempt_ended(lease.worker(), label);
+            lease.finish(outcome);
+        }
+    }
+
+    /// The timer that has fired.
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
+        let Some((due, kind, name, span)) = self.deadlines.next(self.heard, Some(self.begun))
+        else {
+            return Poll::Pending;
+        };
+        ready!(self.alarm.poll(cx, due));
+        let passed = self.clock.now() - (due - span);
+        Poll::Ready(Fault::new(
+            kind,
+            format!("{name} = {span} fired after {passed}"),
+        ))
+    }
+
+    /// Ends a flow that can't be completed.
+    fn broke(
+        &mut self,
+        fault: Fault,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        self.exchange.broke(fault.kind);
+        let linger = if self.http2 { LINGER } else { Seconds::ZERO };
+        self.stage = if self.tellable {
+            Stage::Lingering {
+                until: self.clock.now() + linger,
+                polled: false,
+            }
+        } else {
+            Stage::Failing
+        };
+        self.release(fault.kind.label(), Outcome::Failed);
+        if !self.tellable {
+            return self.poll_frame(cx);
+        }
+        let border = if self.at_border { "" } else { "\n\n" };
+        let event = Bytes::from(format!("{border}{}", refusal::event(self.dialect, &fault)));
+        self.exchange.add_bytes_out(event.len() as u64);
+        Poll::Ready(Some(Ok(Frame::data(event))))
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        // The client left: the place is given back by the lease itself.
+        if let Some(lease) = &self.lease {
+            self.exchange
+                .attempt_ended(lease.worker(), Kind::ClientGone.label());
+        }
+    }
+}
+
+/// What an answer's status says of its worker.
+#[expect(clippy::cast_precision_loss, reason = "token counts of one answer")]
+fn judged(status: StatusCode, prompt: Option<u64>, output: Option<u64>) -> (&'static str, Outcome) {
+    let tokens = |count: Option<u64>| count.map(|count| count as f64);
+    match status.as_u16() {
+        200..300 => (
+            "ok",
+            Outcome::Answered {
+                prompt_tokens: tokens(prompt),
+                output_tokens: tokens(output),
+            },
+        ),
+        429 | 503 => ("busy", Outcome::Rejected),
+        500.. => ("5xx", Outcome::Failed),
+        _ => ("ok", Outcome::Rejected),
+    }
+}
+
+fn tellable(head: &HeaderMap, body: &UpstreamBody) -> bool {
+    !head.contains_key(CONTENT_ENCODING) && body.size_hint().exact().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_tell_good_answers_from_refusals_and_failures() {
+        let outcome = |status| judged(StatusCode::from_u16(status).unwrap(), Some(3), None).1;
+        assert_eq!(
+            outcome(200),
+            Outcome::Answered {
+                prompt_tokens: Some(3.0),
+                output_tokens: None
+            }
+        );
+        assert_eq!(outcome(400), Outcome::Rejected);
+        assert_eq!(outcome(429), Outcome::Rejected);
+        assert_eq!(outcome(503), Outcome::Rejected);
+        assert_eq!(outcome(500), Outcome::Failed);
+    }
+}

@@ -1,0 +1,277 @@
+//! Head fields on their way through: what passes, what ends here, what is ours.
+//!
+//! End-to-end fields pass both ways, values and their order per name untouched. Hop-by-hop fields end here (RFC 9110
+//! §7.6.1): the fixed ones and those that `Connection` names. That is done before ours are set, so that no `Connection`
+//! can take ours away. What says who the client is (`X-Forwarded-*`, `Forwarded`) is replaced: nobody is trusted yet.
+
+use std::net::IpAddr;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http_body_util::Full;
+
+use super::Errand;
+use crate::config::plan::{ModelAlias, Protocol, WorkerPlan};
+use crate::facts::BuiltIn;
+use crate::fault::{Fault, Kind};
+use crate::fleet::authorization;
+use crate::inspect::Way;
+use crate::observe::Exchange;
+use crate::units::Seconds;
+use crate::upstream::UpstreamRequest;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// The request's id, both ways.
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How many attempts an answer took.
+pub(super) const X_FOREBAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-forebay-attempts");
+/// Whose answer it is.
+pub(super) const X_FOREBAY_WORKER: HeaderName = HeaderName::from_static("x-forebay-worker");
+
+/// The request as one worker gets it.
+pub(super) fn request(
+    errand: &Errand<'_>,
+    worker: &WorkerPlan,
+    id: &HeaderValue,
+) -> Result<UpstreamRequest, Fault> {
+    let alias = renamed(errand, worker);
+    let target = target(errand, alias);
+    let uri = worker
+        .origin
+        .uri(&target)
+        .map_err(|_| Fault::new(Kind::BadRequest, "the target is no valid path"))?;
+    let mut request = Request::new(Full::new(body(errand, alias)));
+    *request.method_mut() = errand.head.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = request_headers(errand, worker, id);
+    Ok(request)
+}
+
+/// The worker's name for the model, where it differs from the client's.
+fn renamed<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> Option<&'w ModelAlias> {
+    let model = errand.facts.model.as_ref()?;
+    worker
+        .models
+        .iter()
+        .find(|alias| alias.client == *model && alias.client != alias.worker)
+}
+
+fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> String {
+    let path = errand.head.uri.path();
+    let query = errand
+        .head
+        .uri
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    match (errand.way, alias) {
+        (Way::BuiltIn(BuiltIn::KServeModel { rest, .. }), Some(alias)) => {
+            format!("/v2/models/{}{rest}{query}", alias.worker)
+        }
+        _ => format!("{path}{query}"),
+    }
+}
+
+/// The body, with the value of `model` changed where the worker calls it otherwise, and no other byte.
+fn body(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Bytes {
+    let (Some(alias), Some(span)) = (alias, &errand.facts.model_span) else {
+        return errand.body.clone();
+    };
+    let name = sonic_rs::to_string(alias.worker.as_str()).unwrap_or_default();
+    let mut body = BytesMut::with_capacity(errand.body.len() + name.len());
+    body.put_slice(&errand.body[..span.start]);
+    body.put_slice(name.as_bytes());
+    body.put_slice(&errand.body[span.end..]);
+    body.freeze()
+}
+
+fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -> HeaderMap {
+    let mut headers = errand.head.headers.clone();
+    let host = headers.get(HOST).cloned();
+    let authority = || {
+        errand
+            .head
+            .uri
+            .authority()
+            .and_then(|authority| authority.as_str().parse().ok())
+    };
+    strip_hop_by_hop(&mut headers);
+    for own in [HOST, CONTENT_LENGTH, EXPECT, FORWARDED, PROXY_AUTHORIZATION] {
+        headers.remove(own);
+    }
+    strip_forwarded(&mut headers);
+    if let Some(host) = host.or_else(authority) {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+    if let Some(peer) = errand.client.peer.and_then(address) {
+        headers.insert(X_FORWARDED_FOR, peer);
+    }
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    headers.insert(X_REQUEST_ID, id.clone());
+    if worker.origin.protocol == Protocol::Http1
+        && let Ok(host) = HeaderValue::from_str(&worker.origin.authority)
+    {
+        headers.insert(HOST, host);
+    }
+    for (name, value) in &worker.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    if let Some((name, value)) = worker.key.as_ref().and_then(authorization) {
+        debug_assert_eq!(name, AUTHORIZATION);
+        headers.insert(name, value);
+    }
+    headers
+}
+
+fn address(peer: IpAddr) -> Option<HeaderValue> {
+    HeaderValue::from_str(&peer.to_canonical().to_string()).ok()
+}
+
+/// All of `X-Forwarded-*`, whatever follows the dash.
+fn strip_forwarded(headers: &mut HeaderMap) {
+    let named: Vec<_> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("x-forwarded-"))
+        .cloned()
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    let fixed = [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
+    for name in named.into_iter().chain(fixed) {
+        headers.remove(name);
+    }
+}
+
+/// Makes a worker's fields fit for the client, and adds ours.
+pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchange, now: Seconds) {
+    // A length that `Connection` names is still the length: the client needs it to see where the answer ends.
+    let length = headers.get(CONTENT_LENGTH).cloned();
+    strip_hop_by_hop(headers);
+    headers.remove(PROXY_AUTHENTICATE);
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, length);
+    }
+    if streamed {
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+    headers.append(SERVER_TIMING, exchange.server_timing(now));
+    ours(headers, exchange);
+}
+
+/// The fields that every answer carries.
+pub(super) fn ours(headers: &mut HeaderMap, exchange: &Exchange) {
+    headers.insert(X_REQUEST_ID, exchange.id().clone());
+    if exchange.attempts() > 0 {
+        headers.insert(X_FOREBAY_ATTEMPTS, HeaderValue::from(exchange.attempts()));
+    }
+    if let Some(worker) = exchange
+        .worker_name()
+        .and_then(|name| HeaderValue::from_str(name).ok())
+    {
+        headers.insert(X_FOREBAY_WORKER, worker);
+    }
+}
+
+/// Whether an answer is a stream of server-sent events.
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    kind.split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .eq_ignore_ascii_case("text/event-stream")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let field = |(name, value): &(&'static str, &'static str)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        };
+        fields.iter().map(field).collect()
+    }
+
+    #[test]
+    fn hop_by_hop_fields_end_here_also_those_that_connection_names() {
+        let mut headers = map(&[
+            ("connection", "close, X-Secret"),
+            ("connection", "x-other"),
+            ("x-secret", "1"),
+            ("x-other", "2"),
+            ("te", "trailers"),
+            ("keep-alive", "timeout=5"),
+            ("trailer", "x-sum"),
+            ("x-kept", "a"),
+            ("x-kept", "b"),
+        ]);
+        strip_hop_by_hop(&mut headers);
+        let left: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            left,
+            [("trailer", "x-sum"), ("x-kept", "a"), ("x-kept", "b")]
+        );
+    }
+
+    #[test]
+    fn all_that_claims_to_be_forwarded_goes() {
+        let mut headers = map(&[
+            ("x-forwarded-for", "1.2.3.4"),
+            ("x-forwarded-anything", "x"),
+            ("x-forward", "kept"),
+        ]);
+        strip_forwarded(&mut headers);
+        assert_eq!(headers, map(&[("x-forward", "kept")]));
+    }
+
+    #[test]
+    fn event_streams_are_told_by_their_media_type() {
+        assert!(is_event_stream(&map(&[(
+            "content-type",
+            "Text/Event-Stream; charset=utf-8"
+        )])));
+        assert!(!is_event_stream(&map(&[(
+            "content-type",
+            "application/json"
+        )])));
+        assert!(!is_event_stream(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,164 @@
+//! What a fault looks like on the wire, in the words of the path's dialect (contract §4).
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use super::headers;
+use super::relay::Relay;
+use crate::facts::Dialect;
+use crate::fault::{Fault, Kind};
+use crate::observe::Exchange;
+use crate::units::Seconds;
+
+const X_FOREBAY_REASON: HeaderName = HeaderName::from_static("x-forebay-reason");
+
+/// The answer that tells a fault to the client, and closes the exchange with it.
+#[must_use]
+pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Exchange) -> Response<Relay> {
+    exchange.fault(fault);
+    let mut response = Response::new(Bytes::from(body(dialect, fault)));
+    *response.status_mut() = fault.kind.status();
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    fields.insert(
+        X_FOREBAY_REASON,
+        HeaderValue::from_static(fault.kind.label()),
+    );
+    if let Some(wait) = fault.retry_after {
+        fields.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+    }
+    headers::ours(fields, &exchange);
+    response.map(|bytes| Relay::whole(bytes, exchange))
+}
+
+/// Rounded up: coming back early is refused again.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a wait of seconds"
+)]
+fn whole_seconds(wait: Seconds) -> u64 {
+    wait.0.ceil().max(1.0) as u64
+}
+
+/// The error object of an OpenAI-shaped answer.
+#[derive(Serialize)]
+struct OpenAi<'a> {
+    message: &'a str,
+    r#type: &'static str,
+    code: &'static str,
+    param: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct OpenAiBody<'a> {
+    error: OpenAi<'a>,
+}
+
+/// Anthropic's shape: the kind of error stands inside, `type` outside says that it is one.
+#[derive(Serialize)]
+struct AnthropicBody<'a> {
+    r#type: &'static str,
+    error: Anthropic<'a>,
+}
+
+#[derive(Serialize)]
+struct Anthropic<'a> {
+    r#type: &'static str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct KServeBody<'a> {
+    error: &'a str,
+}
+
+/// The JSON that tells a fault.
+#[must_use]
+pub(super) fn body(dialect: Dialect, fault: &Fault) -> String {
+    let message = fault.message.as_str();
+    let written = match dialect {
+        Dialect::OpenAi => sonic_rs::to_string(&OpenAiBody {
+            error: OpenAi {
+                message,
+                r#type: openai_type(fault.kind),
+                code: fault.kind.label(),
+                param: fault.param,
+            },
+        }),
+        Dialect::Anthropic => sonic_rs::to_string(&AnthropicBody {
+            r#type: "error",
+            error: Anthropic {
+                r#type: anthropic_type(fault.kind.status()),
+                message,
+            },
+        }),
+        Dialect::KServe => sonic_rs::to_string(&KServeBody { error: message }),
+    };
+    written.unwrap_or_default()
+}
+
+/// The server-sent event that ends a broken stream.
+#[must_use]
+pub(super) fn event(dialect: Dialect, fault: &Fault) -> String {
+    format!("event: error\ndata: {}\n\n", body(dialect, fault))
+}
+
+fn openai_type(kind: Kind) -> &'static str {
+    match kind.status() {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::NOT_FOUND => "not_found_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        status if status.is_client_error() => "invalid_request_error",
+        _ => "server_error",
+    }
+}
+
+/// Source: Anthropic's API reference, "Errors".
+fn anthropic_type(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..500 => "invalid_request_error",
+        503 => "overloaded_error",
+        504 => "timeout_error",
+        _ => "api_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn told(dialect: Dialect) -> Value {
+        let fault = Fault::new(Kind::ModelNotFound, "no worker serves `x\"y`").param("model");
+        serde_json::from_str(&body(dialect, &fault)).unwrap()
+    }
+
+    #[test]
+    fn each_dialect_has_its_own_shape() {
+        let message = "no worker serves `x\"y`";
+        let openai = json!({"error": {"message": message, "type": "not_found_error", "code": "model_not_found", "param": "model"}});
+        assert_eq!(told(Dialect::OpenAi), openai);
+        let anthropic =
+            json!({"type": "error", "error": {"type": "not_found_error", "message": message}});
+        assert_eq!(told(Dialect::Anthropic), anthropic);
+        assert_eq!(told(Dialect::KServe), json!({"error": message}));
+    }
+
+    #[test]
+    fn waits_are_rounded_up_to_whole_seconds() {
+        assert_eq!(
+            [0.0, 0.2, 1.0, 1.1].map(|wait| whole_seconds(Seconds(wait))),
+            [1, 1, 1, 2]
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! The answer's body on its way to the client: what the listener streams after the line has returned.
+//!
+//! A [`Relay`] is either an answer of our own, whole, or a worker's answer that flows ([`super::flow`]). Both own their
+//! exchange, so that the request is counted and logged when its body ends, however it ends.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+
+use super::flow::Flow;
+use super::{Begun, headers};
+use crate::clock::Clock;
+use crate::observe::Exchange;
+
+/// An answer's body.
+pub struct Relay(Source);
+
+enum Source {
+    /// Ours.
+    Whole {
+        bytes: Option<Bytes>,
+        /// Ends when the body is dropped.
+        _exchange: Box<Exchange>,
+    },
+    /// A worker's.
+    Flow(Box<Flow>),
+}
+
+/// An answer that broke off: hyper closes the connection (HTTP/1) or resets the stream (HTTP/2) when it sees this.
+#[derive(Debug)]
+pub struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the answer broke off")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// A worker's answer.
+#[must_use]
+pub fn response(
+    begun: Begun,
+    mut exchange: Exchange,
+    clock: Clock,
+    http2: bool,
+) -> Response<Relay> {
+    exchange.status(begun.status());
+    let (head, flow) = Flow::new(begun, exchange, clock, http2);
+    Response::from_parts(head, Relay(Source::Flow(Box::new(flow))))
+}
+
+/// An answer of our own that is no refusal: `fields` on top of those that every answer carries.
+#[must_use]
+pub fn own(
+    status: StatusCode,
+    fields: HeaderMap,
+    body: Bytes,
+    mut exchange: Exchange,
+) -> Response<Relay> {
+    exchange.status(status);
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = fields;
+    headers::ours(response.headers_mut(), &exchange);
+    response.map(|bytes| Relay::whole(bytes, exchange))
+}
+
+impl Relay {
+    /// A body of our own; the exchange is complete with it, unless it ended in a fault before.
+    #[must_use]
+    pub fn whole(bytes: Bytes, mut exchange: Exchange) -> Self {
+        exchange.add_bytes_out(bytes.len() as u64);
+        exchange.complete();
+        let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
+        Relay(Source::Whole {
+            bytes,
+            _exchange: Box::new(exchange),
+        })
+    }
+}
+
+impl Body for Relay {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut self.0 {
+            Source::Whole { bytes, .. } => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Source::Flow(flow) => flow.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Whole { bytes, .. } => bytes.is_none(),
+            Source::Flow(flow) => flow.ended(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Whole { bytes, .. } => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Source::Flow(flow) => flow.size_hint(),
+        }
+    }
+}

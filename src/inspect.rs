@@ -1,0 +1,273 @@
+//! From a head and a body to what the request is: which way it goes, and the facts it is routed by.
+//!
+//! hyper has parsed the head; what it lets through and we can't read safely is refused here: a missing or doubled
+//! `Host`, a target that names another host than `Host` does, CONNECT, upgrades that this version does not carry.
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, UPGRADE};
+use http::request::Parts;
+use http::{Method, Version};
+
+use crate::config::Plan;
+use crate::config::plan::{RoutePlan, Timeouts};
+use crate::facts::{self, BuiltIn, Inference, RequestFacts};
+use crate::fault::{Fault, Kind};
+use crate::observe::RouteName;
+use crate::units::{ModelName, Tokens};
+
+/// The length of the JSON part of a KServe request with binary tensors.
+const KSERVE_HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Way<'a> {
+    /// A `[[route]]` of the plan.
+    Route(&'a RoutePlan),
+    /// A built-in path.
+    BuiltIn(BuiltIn<'a>),
+}
+
+impl Way<'_> {
+    /// The `route` of logs and metrics: the pattern, or the path of a built-in.
+    #[must_use]
+    pub fn route(&self) -> RouteName {
+        match self {
+            Way::Route(route) => RouteName::from(&route.pattern.text),
+            Way::BuiltIn(built_in) => RouteName::from(built_in.route()),
+        }
+    }
+
+    /// What a log line calls such a request.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Way::Route(_) => "route",
+            Way::BuiltIn(BuiltIn::Inference(inference)) => inference.kind,
+            Way::BuiltIn(_) => "kserve",
+        }
+    }
+
+    /// The timeouts that hold on this way, before a worker's own.
+    #[must_use]
+    pub fn timeouts<'p>(&'p self, plan: &'p Plan) -> &'p Timeouts {
+        match self {
+            Way::Route(route) => &route.timeouts,
+            Way::BuiltIn(_) => &plan.timeouts,
+        }
+    }
+}
+
+/// Which way a request goes.
+///
+/// # Errors
+/// `bad_request` for a head with more than one reading, `no_route`, `method_not_allowed`.
+pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
+    readable(head)?;
+    let path = head.uri.path();
+    if let Some(route) = plan.routes.iter().find(|route| route.pattern.matches(path)) {
+        return Ok(Way::Route(route));
+    }
+    let Some(built_in) = BuiltIn::of(path) else {
+        return Err(Fault::new(
+            Kind::NoRoute,
+            "no [[route]] and no built-in path matches this path",
+        ));
+    };
+    if !built_in.takes(&head.method) {
+        let message = format!(
+            "{} does not take {}",
+            built_in.route(),
+            known_method(&head.method)
+        );
+        return Err(Fault::new(Kind::MethodNotAllowed, message));
+    }
+    Ok(Way::BuiltIn(built_in))
+}
+
+/// A method as it may be shown: unknown ones are client text.
+fn known_method(method: &Method) -> &str {
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::PATCH,
+        Method::OPTIONS,
+    ];
+    if known.contains(method) {
+        method.as_str()
+    } else {
+        "this method"
+    }
+}
+
+fn readable(head: &Parts) -> Result<(), Fault> {
+    if head.method == Method::CONNECT {
+        return Err(Fault::new(
+            Kind::MethodNotAllowed,
+            "CONNECT is refused: this is no tunnel",
+        ));
+    }
+    let hosts: Vec<_> = head.headers.get_all(HOST).iter().take(2).collect();
+    let authority = head.uri.authority().map(http::uri::Authority::as_str);
+    let host = match hosts[..] {
+        [] if head.version >= Version::HTTP_2 && authority.is_some() => return upgrade(head),
+        [] => return Err(bad("Host is missing (RFC 9112 §3.2)")),
+        [host] => host.to_str().unwrap_or_default(),
+        _ => return Err(bad("Host is given twice (RFC 9112 §3.2)")),
+    };
+    if host.is_empty() || host.parse::<http::uri::Authority>().is_err() {
+        return Err(bad("Host is empty or no host name"));
+    }
+    match authority {
+        Some(authority) if !authority.eq_ignore_ascii_case(host) => {
+            Err(bad("the target and Host name two hosts"))
+        }
+        _ => upgrade(head),
+    }
+}
+
+fn upgrade(head: &Parts) -> Result<(), Fault> {
+    let asked = head
+        .headers
+        .get(UPGRADE)
+        .and_then(|value| value.to_str().ok());
+    match asked {
+        Some(protocol) if protocol.eq_ignore_ascii_case("websocket") => {
+            Err(bad("WebSocket upgrades are not supported by this version"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn bad(message: &str) -> Fault {
+    Fault::new(Kind::BadRequest, message)
+}
+
+/// The facts that a request is routed by.
+///
+/// # Errors
+/// `bad_request`, `unsupported_encoding`, and `model` missing where several are served.
+pub fn facts(
+    way: &Way<'_>,
+    head: &Parts,
+    body: &[u8],
+    served: &[ModelName],
+) -> Result<RequestFacts, Fault> {
+    match way {
+        Way::BuiltIn(BuiltIn::Inference(kind)) => inference(head, body, kind, served),
+        Way::BuiltIn(BuiltIn::KServeModel { model, .. }) => kserve(head, body, model),
+        Way::BuiltIn(_) | Way::Route(_) => Ok(raw(body)),
+    }
+}
+
+fn inference(
+    head: &Parts,
+    body: &[u8],
+    kind: &Inference,
+    served: &[ModelName],
+) -> Result<RequestFacts, Fault> {
+    plain_json(head)?;
+    let peek = facts::peek(body)?;
+    let model = match (&peek.model, served) {
+        (Some(name), _) => ModelName::new(name),
+        (None, [only]) => only.clone(),
+        (None, _) => {
+            let message = format!("`model` is missing; served are: {}", listed(served));
+            return Err(Fault::new(Kind::BadRequest, message).param("model"));
+        }
+    };
+    Ok(RequestFacts {
+        model: Some(model),
+        prompt: peek.prompt_tokens(),
+        model_span: peek.model_span,
+        streamed: peek.stream,
+        generates: kind.generates,
+        max_tokens: peek.max_tokens,
+    })
+}
+
+fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault> {
+    identity(head)?;
+    let length = head
+        .headers
+        .get(KSERVE_HEADER_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let prompt = if body.is_empty() {
+        Tokens(1.0)
+    } else {
+        facts::kserve_work(body, length)
+    };
+    Ok(embed(Some(ModelName::new(model)), prompt))
+}
+
+/// On a `[[route]]` only the size is known, not the meaning.
+#[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
+fn raw(body: &[u8]) -> RequestFacts {
+    embed(None, Tokens(body.len() as f64 / facts::BYTES_PER_TOKEN))
+}
+
+fn embed(model: Option<ModelName>, prompt: Tokens) -> RequestFacts {
+    RequestFacts {
+        model,
+        model_span: None,
+        streamed: false,
+        generates: false,
+        max_tokens: None,
+        prompt,
+    }
+}
+
+/// Up to eight names, for a message.
+fn listed(models: &[ModelName]) -> String {
+    let shown: Vec<_> = models.iter().take(8).map(ModelName::as_str).collect();
+    let more = if models.len() > shown.len() {
+        ", …"
+    } else {
+        ""
+    };
+    shown.join(", ") + more
+}
+
+fn plain_json(head: &Parts) -> Result<(), Fault> {
+    identity(head)?;
+    let kind = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    if kind.to_ascii_lowercase().starts_with("multipart/") {
+        return Err(bad(
+            "multipart bodies are not supported by this version; a [[route]] passes them unread",
+        ));
+    }
+    Ok(())
+}
+
+/// A compressed body would be read by the worker and not by us.
+fn identity(head: &Parts) -> Result<(), Fault> {
+    match head.headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(Fault::new(
+                Kind::UnsupportedEncoding,
+                "send the body without Content-Encoding",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// All client-facing model names of a plan, sorted and once each.
+#[must_use]
+pub fn served(plan: &Plan) -> Arc<[ModelName]> {
+    let mut names: Vec<_> = plan
+        .workers
+        .iter()
+        .flat_map(|worker| worker.models.iter().map(|alias| alias.client.clone()))
+        .collect();
+    names.sort();
+    names.dedup();
+    names.into()
+}

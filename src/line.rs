@@ -1,0 +1,199 @@
+//! The path of a request: read [`walk`] from top to bottom.
+//!
+//! Everything else in the house is a step of it. The exchange counts and logs the request once, however it ends; after
+//! the line has returned, the body it returned owns the exchange and the place on the worker.
+
+mod own;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::request::Parts;
+use http::{Request, Response};
+
+use crate::admission::Intake;
+use crate::clock::Clock;
+use crate::config::Plan;
+use crate::decide::{Ask, State, Work};
+use crate::facts::{BuiltIn, Dialect, RequestFacts};
+use crate::fault::{Fault, Kind};
+use crate::fleet::Fleet;
+use crate::forward::relay::{self, Relay};
+use crate::forward::{Begun, Errand, Forward, refusal};
+use crate::inspect::{self, Way};
+use crate::observe::{Exchange, Observe};
+use crate::queue;
+use crate::units::ModelName;
+
+const X_REQUEST_ID: &str = "x-request-id";
+
+/// What the request path works with. Filled by `serve`; no lower room names it.
+pub struct App {
+    /// Time.
+    pub clock: Clock,
+    /// The configuration, swapped whole.
+    pub plan: ArcSwap<Plan>,
+    /// All client-facing model names.
+    pub served: Arc<[ModelName]>,
+    /// Metrics and the access log.
+    pub observe: Arc<Observe>,
+    /// Reads request bodies.
+    pub intake: Intake,
+    /// The workers as they are now.
+    pub fleet: Arc<Fleet>,
+    /// Sends requests to them.
+    pub forward: Forward,
+    /// True once the process was told to stop: not ready, and no new request is begun.
+    pub stopping: AtomicBool,
+}
+
+/// Who asks, as the connection knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The address at the other end.
+    pub peer: Option<IpAddr>,
+    /// Whether HTTP/2 is spoken.
+    pub http2: bool,
+}
+
+enum Answer {
+    /// Ours: about the proxy and its fleet.
+    Own(own::Own),
+    /// A worker's.
+    Begun(Box<Begun>),
+}
+
+/// Answers one request of a client. Never fails: a fault becomes the answer that tells it.
+pub async fn answer<B>(app: &App, client: Client, request: Request<B>) -> Response<Relay>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let (head, mut body) = request.into_parts();
+    let mut exchange = app.observe.open(
+        &head.method,
+        head.uri.path(),
+        head.headers.get(X_REQUEST_ID),
+    );
+    match walk(app, client, &head, &mut body, &mut exchange).await {
+        Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),
+        Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
+        Err(fault) => {
+            if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
+                app.intake.discard(&mut body).await;
+            }
+            refusal::response(dialect(&head), &fault, exchange)
+        }
+    }
+}
+
+async fn walk<B>(
+    app: &App,
+    client: Client,
+    head: &Parts,
+    body: &mut B,
+    exchange: &mut Exchange,
+) -> Result<Answer, Fault>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let plan = app.plan.load_full();
+    let way = inspect::way(head, &plan)?; // 400 404 405
+    exchange.set_route(way.route());
+    if let Some(own) = own::answer(app, &way)? {
+        return Ok(Answer::Own(own)); // 200, and 403 404 503 of our own
+    }
+
+    let began = app.clock.now();
+    let held = app.intake.read(body).await?; // 400 408 413 503
+    exchange.body_read(app.clock.now() - began);
+    exchange.bytes_in(held.bytes().len() as u64);
+
+    let facts = inspect::facts(&way, head, held.bytes(), &app.served)?; // 400 415
+    exchange.set_kind(way.kind());
+    if let Some(model) = &facts.model {
+        exchange.set_model(model);
+    }
+
+    let ask = ask(&facts, &way);
+    let began = app.clock.now();
+    let (lease, waited) = queue::turn(&app.fleet, &ask, app.clock).await?; // 404 429 503
+    exchange.queued(waited);
+    exchange.routed(app.clock.now() - began - waited);
+
+    let errand = Errand {
+        head,
+        body: held.bytes(),
+        facts: &facts,
+        way: &way,
+        ask: &ask,
+        plan: &plan,
+        client,
+    };
+    let begun = app.forward.answer(lease, &errand, exchange).await?; // 502 503 504; sends again inside
+    Ok(Answer::Begun(Box::new(begun)))
+}
+
+fn ask(facts: &RequestFacts, way: &Way<'_>) -> Ask {
+    let only = match way {
+        Way::Route(route) => Some(route.workers.clone()),
+        Way::BuiltIn(_) => None,
+    };
+    Ask {
+        model: facts.model.clone(),
+        only,
+        work: if facts.generates {
+            Work::Generate
+        } else {
+            Work::Embed
+        },
+        prompt: facts.prompt,
+        max_tokens: facts.max_tokens,
+        streamed: facts.streamed,
+    }
+}
+
+/// The shape of errors on a path, also on one that could not be matched.
+fn dialect(head: &Parts) -> Dialect {
+    let path = head.uri.path();
+    match BuiltIn::of(path) {
+        Some(built_in) => built_in.dialect(),
+        None if path == "/v2" || path.starts_with("/v2/") => Dialect::KServe,
+        None => Dialect::OpenAi,
+    }
+}
+
+impl App {
+    /// Whether somebody can answer.
+    ///
+    /// # Errors
+    /// `no_worker` with the cause.
+    pub fn ready(&self) -> Result<(), Fault> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Fault::new(Kind::NoWorker, "the proxy is stopping"));
+        }
+        let workers = self.fleet.snapshot();
+        if workers.iter().any(|worker| worker.state == State::Up) {
+            return Ok(());
+        }
+        let causes: Vec<_> = workers
+            .iter()
+            .map(|worker| {
+                format!(
+                    "{}: {}",
+                    worker.name,
+                    worker.reason.as_deref().unwrap_or(worker.state.label())
+                )
+            })
+            .collect();
+        Err(Fault::new(
+            Kind::NoWorker,
+            format!("no worker is up ({})", causes.join("; ")),
+        ))
+    }
+}

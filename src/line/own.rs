@@ -1,0 +1,139 @@
+//! Paths that the proxy answers itself: its health, its fleet's, and which models there are.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+
+use super::App;
+use crate::facts::BuiltIn;
+use crate::fault::{Fault, Kind};
+use crate::inspect::Way;
+
+/// An answer of the proxy's own.
+pub(super) struct Own {
+    pub(super) status: StatusCode,
+    pub(super) fields: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// The answer, where the path is the proxy's own; `None` where a worker answers.
+///
+/// # Errors
+/// `no_worker` on readiness paths, `model_not_found`, and `forbidden` for what only an operator may do.
+pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
+    let Way::BuiltIn(built_in) = way else {
+        return Ok(None);
+    };
+    Ok(Some(match built_in {
+        BuiltIn::Inference(_) | BuiltIn::KServeModel { .. } => return Ok(None),
+        BuiltIn::Health => json(&Alive { status: "ok" }),
+        BuiltIn::KServeLive => empty(),
+        BuiltIn::Ready => app.ready().map(|()| json(&Alive { status: "ready" }))?,
+        BuiltIn::KServeReady => app.ready().map(|()| empty())?,
+        BuiltIn::Models => json(&ModelList {
+            object: "list",
+            data: app.served.iter().map(model).collect(),
+        }),
+        BuiltIn::Model(name) => match app.served.iter().find(|served| served.as_str() == *name) {
+            Some(found) => json(&model(found)),
+            None => {
+                return Err(Fault::new(
+                    Kind::ModelNotFound,
+                    "no worker serves a model of this name",
+                ));
+            }
+        },
+        BuiltIn::KServeServer => json(&Server {
+            name: "forebay",
+            version: env!("CARGO_PKG_VERSION"),
+            extensions: &["model_repository"],
+        }),
+        BuiltIn::KServeIndex => {
+            let entry = |name| Indexed {
+                name,
+                version: "1",
+                state: "READY",
+                reason: "",
+            };
+            json(
+                &app.served
+                    .iter()
+                    .map(|served| entry(served.as_str()))
+                    .collect::<Vec<_>>(),
+            )
+        }
+        BuiltIn::KServeRefused => {
+            return Err(Fault::new(
+                Kind::Forbidden,
+                "this part of KServe is the operator's; ask the worker itself",
+            ));
+        }
+    }))
+}
+
+#[derive(Serialize)]
+struct Alive {
+    status: &'static str,
+}
+
+#[derive(Serialize)]
+struct ModelList<'a> {
+    object: &'static str,
+    data: Vec<Model<'a>>,
+}
+
+/// OpenAI's model object. The day a model was made is not known here; the field is required, so it is zero.
+#[derive(Serialize)]
+struct Model<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+}
+
+fn model(name: &crate::units::ModelName) -> Model<'_> {
+    Model {
+        id: name.as_str(),
+        object: "model",
+        created: 0,
+        owned_by: "forebay",
+    }
+}
+
+/// KServe's server metadata.
+#[derive(Serialize)]
+struct Server {
+    name: &'static str,
+    version: &'static str,
+    extensions: &'static [&'static str],
+}
+
+/// An entry of Triton's repository index.
+#[derive(Serialize)]
+struct Indexed<'a> {
+    name: &'a str,
+    version: &'static str,
+    state: &'static str,
+    reason: &'static str,
+}
+
+fn json(value: &impl Serialize) -> Own {
+    let fields = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))]
+        .into_iter()
+        .collect();
+    let body = Bytes::from(sonic_rs::to_string(value).unwrap_or_default());
+    Own {
+        status: StatusCode::OK,
+        fields,
+        body,
+    }
+}
+
+fn empty() -> Own {
+    Own {
+        status: StatusCode::OK,
+        fields: HeaderMap::new(),
+        body: Bytes::new(),
+    }
+}

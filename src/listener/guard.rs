@@ -1,0 +1,285 @@
+//! Deadlines of a client connection, kept in the IO itself.
+//!
+//! hyper's own `header_read_timeout` also runs while a kept-alive connection is idle, and it has none for HTTP/2, so the
+//! deadlines live here: the *whole* head must arrive within `limits.header_timeout` (a byte now and then does not
+//! extend it), and between requests the connection may be silent for `limits.idle`. While a request is being answered
+//! there is no deadline here; the line and the relay have theirs.
+//!
+//! A timer is armed at most once per deadline that lies nearer than the armed one, and only when a read would wait, so
+//! a busy connection pays one atomic store per request.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::units::Seconds;
+
+/// No deadline, in microseconds since the start of the process.
+const NEVER: u64 = u64::MAX;
+
+/// What a connection is waiting for, shared by its IO and the requests on it.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    clock: Clock,
+    header_timeout: Seconds,
+    idle: Seconds,
+    deadline: AtomicU64,
+    answering: AtomicU32,
+    head_begun: AtomicBool,
+    cut: AtomicBool,
+}
+
+impl Pulse {
+    /// A connection that was just accepted: its first head is due.
+    pub(super) fn new(clock: Clock, header_timeout: Seconds, idle: Seconds) -> Arc<Self> {
+        let pulse = Pulse {
+            clock,
+            header_timeout,
+            idle,
+            deadline: AtomicU64::new(NEVER),
+            answering: AtomicU32::new(0),
+            head_begun: AtomicBool::new(true),
+            cut: AtomicBool::new(false),
+        };
+        pulse.due_in(header_timeout);
+        Arc::new(pulse)
+    }
+
+    /// A head was read whole; the returned value ends the request when it is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::AcqRel);
+        self.deadline.store(NEVER, Ordering::Release);
+        Answering(self.clone())
+    }
+
+    /// True when a head did not arrive in time.
+    pub(super) fn cut_a_head(&self) -> bool {
+        self.cut.load(Ordering::Acquire) && self.head_begun.load(Ordering::Acquire)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "microseconds of a process's life"
+    )]
+    fn due_in(&self, span: Seconds) {
+        let at = (self.clock.now() + span).0 * 1e6;
+        self.deadline.store(at as u64, Ordering::Release);
+    }
+
+    /// Bytes came in: between requests they begin a head.
+    fn heard(&self) {
+        let between = self.answering.load(Ordering::Acquire) == 0;
+        if between && !self.head_begun.swap(true, Ordering::AcqRel) {
+            self.due_in(self.header_timeout);
+        }
+    }
+
+    /// The point in time at which the connection is cut, if any.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "microseconds of a process's life"
+    )]
+    fn deadline(&self) -> Option<Seconds> {
+        let at = self.deadline.load(Ordering::Acquire);
+        (at != NEVER).then(|| Seconds(at as f64 / 1e6))
+    }
+}
+
+/// A request that is being answered on a connection.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Pulse>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.head_begun.store(false, Ordering::Release);
+        if self.0.answering.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.due_in(self.0.idle);
+        }
+    }
+}
+
+/// A connection with its deadlines, and the bytes that were read to find out what it speaks.
+pub(super) struct Guarded<IO> {
+    io: IO,
+    replay: Bytes,
+    pulse: Arc<Pulse>,
+    alarm: Alarm,
+}
+
+impl<IO> Guarded<IO> {
+    pub(super) fn new(io: IO, pulse: Arc<Pulse>) -> Self {
+        let alarm = Alarm::new(pulse.clock);
+        Guarded {
+            io,
+            replay: Bytes::new(),
+            pulse,
+            alarm,
+        }
+    }
+
+    /// These bytes are read (again) before anything else.
+    pub(super) fn replay(&mut self, bytes: Bytes) {
+        self.replay = bytes;
+    }
+
+    /// A read would wait: fails when the deadline has passed, else sees to it that somebody wakes up then.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            // Without a deadline one may be set by another task: look again after an idle span at the latest.
+            let deadline = self.pulse.deadline();
+            let due = deadline.unwrap_or_else(|| self.pulse.clock.now() + self.pulse.idle);
+            ready!(self.alarm.poll(cx, due));
+            if deadline.is_some() {
+                self.pulse.cut.store(true, Ordering::Release);
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.replay.is_empty() {
+            let count = self.replay.len().min(buf.remaining());
+            buf.put_slice(&self.replay[..count]);
+            self.replay.advance(count);
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        match Pin::new(&mut self.io).poll_read(cx, buf) {
+            Poll::Ready(result) => {
+                if buf.filled().len() > before {
+                    self.pulse.heard();
+                }
+                Poll::Ready(result)
+            }
+            Poll::Pending => self.poll_deadline(cx).map(Err),
+        }
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    fn guarded(
+        header: f64,
+        idle: f64,
+    ) -> (
+        tokio::io::DuplexStream,
+        Guarded<tokio::io::DuplexStream>,
+        Arc<Pulse>,
+    ) {
+        let (client, server) = duplex(1024);
+        let pulse = Pulse::new(Clock::start(), Seconds(header), Seconds(idle));
+        (client, Guarded::new(server, pulse.clone()), pulse)
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_head_that_trickles_is_cut_at_its_deadline() {
+        runtime().block_on(async {
+            let (mut client, mut server, pulse) = guarded(0.05, 60.0);
+            client.write_all(b"GET").await.unwrap();
+            let mut buffer = [0; 16];
+            assert_eq!(server.read(&mut buffer).await.unwrap(), 3);
+            assert_eq!(
+                server.read(&mut buffer).await.unwrap_err().kind(),
+                io::ErrorKind::TimedOut
+            );
+            assert!(pulse.cut_a_head());
+        });
+    }
+
+    #[test]
+    fn idleness_is_cut_and_is_no_cut_head() {
+        runtime().block_on(async {
+            let (_client, mut server, pulse) = guarded(60.0, 0.05);
+            drop(pulse.begin());
+            let mut buffer = [0; 16];
+            assert_eq!(
+                server.read(&mut buffer).await.unwrap_err().kind(),
+                io::ErrorKind::TimedOut
+            );
+            assert!(!pulse.cut_a_head());
+        });
+    }
+
+    #[test]
+    fn a_request_being_answered_has_no_deadline_here() {
+        runtime().block_on(async {
+            let (mut client, mut server, pulse) = guarded(0.02, 0.02);
+            let answering = pulse.begin();
+            let mut buffer = [0; 16];
+            let read =
+                tokio::time::timeout(Seconds(0.1).to_duration(), server.read(&mut buffer)).await;
+            assert!(read.is_err(), "the read must still wait");
+            client.write_all(b"next").await.unwrap();
+            assert_eq!(server.read(&mut buffer).await.unwrap(), 4);
+            drop(answering);
+        });
+    }
+
+    #[test]
+    fn replayed_bytes_come_first() {
+        runtime().block_on(async {
+            let (mut client, mut server, _pulse) = guarded(60.0, 60.0);
+            server.replay(Bytes::from_static(b"first "));
+            client.write_all(b"second").await.unwrap();
+            drop(client);
+            let mut all = String::new();
+            server.read_to_string(&mut all).await.unwrap();
+            assert_eq!(all, "first second");
+        });
+    }
+}

@@ -1,0 +1,321 @@
+//! From an accepted connection to requests: what it speaks, its deadlines, and its end.
+//!
+//! [`serve`] is generic over the stream, so that tests drive it with a tokio listener and `serve.rs` hands it Pingora's.
+//! The client plane's requests go to the line, the admin plane's to the admin room; the two never share a listener.
+//!
+//! hyper reads heads. One that it can't read gets hyper's bare 400, 414 or 431 (or a close) and is counted here; what it
+//! lets through and we don't (a missing or doubled Host, CONNECT, odd targets) is refused by the line with a reason.
+
+mod guard;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::{Notify, watch};
+
+use self::guard::{Answering, Guarded, Pulse};
+use crate::admin::Admin;
+use crate::clock::Clock;
+use crate::config::plan::Limits;
+use crate::forward::relay::Relay;
+use crate::line::{self, App, Client};
+use crate::observe::Observe;
+
+/// What an HTTP/2 client says first (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Streams per HTTP/2 connection and window sizes in bytes: Envoy's figures, as `SECURITY.md` explains.
+const H2_STREAMS: u32 = 100;
+const H2_STREAM_WINDOW: u32 = 64 << 10;
+const H2_CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// hyper will not go below this read buffer.
+const LEAST_HEADER: usize = 8192;
+
+/// Where a connection's requests go.
+#[derive(Clone)]
+pub enum Plane {
+    /// To the fleet.
+    Client(Arc<App>),
+    /// To the admin room.
+    Admin(Arc<Admin>),
+}
+
+/// What all listeners of a process share: the limits and the count of open connections.
+pub struct Gate {
+    clock: Clock,
+    limits: Limits,
+    observe: Arc<Observe>,
+    open: AtomicUsize,
+    emptied: Notify,
+    closed: watch::Sender<bool>,
+}
+
+impl Gate {
+    /// A gate through which nothing has come yet.
+    #[must_use]
+    pub fn new(clock: Clock, limits: Limits, observe: Arc<Observe>) -> Self {
+        Gate {
+            clock,
+            limits,
+            observe,
+            open: AtomicUsize::new(0),
+            emptied: Notify::new(),
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    /// Connections open now.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// The listeners accept nothing any more.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Waits until the listeners are closed and no connection is open.
+    pub async fn emptied(&self) {
+        // The gate holds the sender, so the wait can't fail.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+        loop {
+            let notified = self.emptied.notified();
+            if self.open() == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    fn enter(self: &Arc<Self>) -> Inside {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        self.observe.metrics.connection_opened();
+        Inside(self.clone())
+    }
+}
+
+/// A connection that counts as open until this is dropped.
+struct Inside(Arc<Gate>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.observe.metrics.connection_closed();
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.emptied.notify_waiters();
+        }
+    }
+}
+
+/// Serves one connection until it ends. When `stopping` turns true, the request at hand is answered and no other.
+pub async fn serve<IO>(
+    io: IO,
+    peer: Option<IpAddr>,
+    plane: Plane,
+    gate: Arc<Gate>,
+    mut stopping: watch::Receiver<bool>,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let inside = gate.enter();
+    let pulse = Pulse::new(gate.clock, gate.limits.header_timeout, gate.limits.idle);
+    let mut io = Guarded::new(io, pulse.clone());
+    let spoken = tokio::select! {
+        spoken = what_is_spoken(&mut io) => spoken,
+        _ = stopping.wait_for(|stop| *stop) => Spoken::Nothing,
+    };
+    match spoken {
+        Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
+        Spoken::Nothing => {}
+        Spoken::Http1 => {
+            serve_http1(
+                io,
+                Seat {
+                    peer,
+                    plane,
+                    http2: false,
+                    pulse,
+                },
+                &gate,
+                stopping,
+            )
+            .await
+        }
+        Spoken::Http2 => {
+            serve_http2(
+                io,
+                Seat {
+                    peer,
+                    plane,
+                    http2: true,
+                    pulse,
+                },
+                &gate,
+                stopping,
+            )
+            .await
+        }
+    }
+    drop(inside);
+}
+
+enum Spoken {
+    Http1,
+    Http2,
+    Nothing,
+}
+
+/// Reads until the first bytes tell HTTP/2's preface from anything else, and puts them back.
+async fn what_is_spoken<IO: AsyncRead + Unpin>(io: &mut Guarded<IO>) -> Spoken {
+    let mut seen = BytesMut::with_capacity(1024);
+    let spoken = loop {
+        match io.read_buf(&mut seen).await {
+            Ok(0) | Err(_) => return Spoken::Nothing,
+            Ok(_) if seen.len() >= PREFACE.len() && seen.starts_with(PREFACE) => {
+                break Spoken::Http2;
+            }
+            Ok(_) if !PREFACE.starts_with(&seen) => break Spoken::Http1,
+            Ok(_) => {}
+        }
+    };
+    io.replay(seen.freeze());
+    spoken
+}
+
+async fn serve_http1<IO>(
+    io: Guarded<IO>,
+    seat: Seat,
+    gate: &Gate,
+    mut stopping: watch::Receiver<bool>,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let pulse = seat.pulse.clone();
+    let service = service_fn(move |request| seat.clone().answer(request));
+    let mut connection = pin!(
+        hyper::server::conn::http1::Builder::new()
+            .max_buf_size(gate.limits.header.to_usize().max(LEAST_HEADER))
+            .serve_connection(TokioIo::new(io), service)
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopping.wait_for(|stop| *stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        count_refusal(gate, &pulse, &error);
+    }
+}
+
+async fn serve_http2<IO>(
+    io: Guarded<IO>,
+    seat: Seat,
+    gate: &Gate,
+    mut stopping: watch::Receiver<bool>,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let pulse = seat.pulse.clone();
+    let service = service_fn(move |request| seat.clone().answer(request));
+    let mut connection = pin!(
+        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(H2_STREAMS)
+            .initial_stream_window_size(H2_STREAM_WINDOW)
+            .initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .max_header_list_size(u32::try_from(gate.limits.header.0).unwrap_or(u32::MAX))
+            .serve_connection(TokioIo::new(io), service)
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopping.wait_for(|stop| *stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        count_refusal(gate, &pulse, &error);
+    }
+}
+
+/// Connections that end before a head was read whole have no request to count, so they are counted here.
+fn count_refusal(gate: &Gate, pulse: &Pulse, error: &hyper::Error) {
+    let cause = match error {
+        error if error.is_parse_too_large() => "headers_too_large",
+        error if error.is_parse() => "bad_request",
+        _ if pulse.cut_a_head() => "header_timeout",
+        error => return tracing::debug!(%error, "a client connection ended"),
+    };
+    gate.observe.connection_refused(cause);
+}
+
+/// One connection's place: whose it is and where its requests go.
+#[derive(Clone)]
+struct Seat {
+    peer: Option<IpAddr>,
+    plane: Plane,
+    http2: bool,
+    pulse: Arc<Pulse>,
+}
+
+type Answer = Tracked<Either<Relay, Full<Bytes>>>;
+
+impl Seat {
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+        let answering = self.pulse.begin();
+        let response = match self.plane {
+            Plane::Client(app) => {
+                let client = Client {
+                    peer: self.peer,
+                    http2: self.http2,
+                };
+                line::answer(&app, client, request).await.map(Either::Left)
+            }
+            Plane::Admin(admin) => admin.answer(&request).map(Either::Right),
+        };
+        Ok(response.map(|body| Tracked {
+            body,
+            _answering: answering,
+        }))
+    }
+}
+
+/// A body that keeps its connection from counting as idle.
+struct Tracked<B> {
+    body: B,
+    _answering: Answering,
+}
+
+impl<B: Body + Unpin> Body for Tracked<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,676 @@
+//! One request from its head to its end, as the metrics and the access log will tell it.
+//!
+//! The request path reports facts as they happen and the exchange draws the conclusions in one place, its `Drop`. Two of
+//! them need a reason:
+//!
+//! * Whoever drops an exchange without having said how it ended has lost its client: every other end is a decision of
+//!   ours, and deciding says so ([`Exchange::fault`], [`Exchange::broke`], [`Exchange::complete`]). So the silent end is
+//!   499 `client_gone`, before the answer's head and inside the answer alike; unless a panic is under way, which is
+//!   500 `internal_error`.
+//! * The proxy's own time is what passed until the first send, less what it spent waiting for others: the queue, the
+//!   client's body, a worker's connection. Retries are not in it; they are a worker's failing, not our slowness.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::{HeaderValue, Method, StatusCode};
+
+use super::Observe;
+use super::access_line::{AccessLine, push_millis};
+use super::metrics::Pace;
+use super::names::{NONE, OTHER, RouteName};
+use super::request_id;
+use crate::clock;
+use crate::fault::{Fault, Kind};
+use crate::units::{ModelName, Seconds, WorkerId};
+
+/// The longest model name that is logged; what is longer is no model's name.
+const LONGEST_MODEL: usize = 256;
+
+/// A request that is being served. Counts and logs itself once, when dropped.
+#[derive(Debug)]
+pub struct Exchange {
+    observe: Arc<Observe>,
+    id: HeaderValue,
+    method: Method,
+    path: Box<str>,
+    /// Wall time of the head, for the log.
+    arrived: Seconds,
+    started: Seconds,
+    kind: Option<&'static str>,
+    route: Option<RouteName>,
+    model: Option<Model>,
+    worker: Option<WorkerId>,
+    attempts: u32,
+    times: Times,
+    bytes_in: u64,
+    bytes_out: u64,
+    usage: Usage,
+    status: Option<StatusCode>,
+    end: End,
+}
+
+/// A model as the client said it and as the metrics know it.
+#[derive(Debug)]
+struct Model {
+    said: ModelName,
+    label: ModelName,
+    pace: Pace,
+}
+
+/// Where the time went, as far as it is known.
+#[derive(Debug, Default)]
+struct Times {
+    queue: Option<Seconds>,
+    route: Option<Seconds>,
+    /// Time spent waiting for the client's body and for connections to workers.
+    body: Seconds,
+    connect: Seconds,
+    sent: Option<Seconds>,
+    first_byte: Option<Seconds>,
+    last_token: Option<Seconds>,
+}
+
+/// Tokens as the worker reported them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    prompt: Option<u64>,
+    cached: Option<u64>,
+    output: Option<u64>,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Nobody said: the client left.
+    Unsaid,
+    /// The whole answer was handed to the connection.
+    Complete,
+    /// Refused or failed.
+    Fault(Kind),
+}
+
+impl Exchange {
+    pub(super) fn new(
+        observe: Arc<Observe>,
+        method: &Method,
+        path: &str,
+        client_id: Option<&HeaderValue>,
+    ) -> Self {
+        let started = observe.clock.now();
+        let path = path.split_once('?').map_or(path, |(path, _query)| path);
+        Exchange {
+            observe,
+            id: request_id::taken_or_made(client_id),
+            method: method.clone(),
+            path: path.into(),
+            arrived: clock::wall(),
+            started,
+            kind: None,
+            route: None,
+            model: None,
+            worker: None,
+            attempts: 0,
+            times: Times::default(),
+            bytes_in: 0,
+            bytes_out: 0,
+            usage: Usage::default(),
+            status: None,
+            end: End::Unsaid,
+        }
+    }
+
+    /// The request's id: the client's own if it is plain, else a random one.
+    #[must_use]
+    pub fn id(&self) -> &HeaderValue {
+        &self.id
+    }
+
+    /// When the head had been read whole.
+    #[must_use]
+    pub fn started(&self) -> Seconds {
+        self.started
+    }
+
+    /// What is asked for: `chat`, `embeddings`, …
+    pub fn set_kind(&mut self, kind: &'static str) {
+        self.kind = Some(kind);
+    }
+
+    /// Which pattern or built-in path it was matched to.
+    pub fn set_route(&mut self, route: impl Into<RouteName>) {
+        self.route = Some(route.into());
+    }
+
+    /// Which model was asked for, known or not.
+    pub fn set_model(&mut self, model: &ModelName) {
+        let known = self.observe.metrics.pace(model.as_str());
+        self.model = known.map(|(label, pace)| Model {
+            said: model.clone(),
+            label: label.clone(),
+            pace: pace.clone(),
+        });
+    }
+
+    /// It waited this long because every fitting worker was at its limit; zero if it did not have to.
+    pub fn queued(&mut self, wait: Seconds) {
+        self.observe.metrics.queue_wait.observe(wait.0);
+        self.times.queue = Some(wait);
+    }
+
+    /// Choosing took this long.
+    pub fn routed(&mut self, took: Seconds) {
+        self.times.route = Some(self.times.route.unwrap_or_default() + took);
+    }
+
+    /// The client's body took this long to arrive.
+    pub fn body_read(&mut self, took: Seconds) {
+        self.times.body += took;
+    }
+
+    /// Opening a connection to a worker took this long.
+    pub fn connected(&mut self, took: Seconds) {
+        self.times.connect += took;
+    }
+
+    /// An attempt begins at this worker.
+    pub fn attempt(&mut self, worker: WorkerId) {
+        self.attempts += 1;
+        self.worker = Some(worker);
+    }
+
+    /// The attempt at this worker ended so: `ok`, `refused`, `reset`, …
+    pub fn attempt_ended(&mut self, worker: WorkerId, outcome: &'static str) {
+        if let Some(name) = self.observe.worker_name(worker) {
+            self.observe.metrics.attempts.add([name, outcome], 1);
+        }
+    }
+
+    /// It is sent again because of this.
+    pub fn retried(&mut self, cause: &'static str) {
+        self.observe.metrics.retries.add([cause], 1);
+    }
+
+    /// Attempts so far.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The worker of the latest attempt.
+    #[must_use]
+    pub fn worker_name(&self) -> Option<&str> {
+        self.observe.worker_name(self.worker?)
+    }
+
+    /// The request's body has this many bytes.
+    pub fn bytes_in(&mut self, bytes: u64) {
+        self.bytes_in = bytes;
+    }
+
+    /// So many more bytes of the answer's body were handed to the connection.
+    pub fn add_bytes_out(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+    }
+
+    /// The whole request was sent to a worker. The first time shows what the proxy itself took.
+    pub fn upstream_sent(&mut self, now: Seconds) {
+        if self.times.sent.is_none() {
+            let elsewhere =
+                self.times.queue.unwrap_or_default() + self.times.body + self.times.connect;
+            let own = (now - self.started - elsewhere).max(Seconds::ZERO);
+            self.observe.metrics.overhead.observe(own.0);
+        }
+        self.times.sent = Some(now);
+    }
+
+    /// The first byte of an answer came from a worker.
+    pub fn first_byte(&mut self, now: Seconds) {
+        self.times.first_byte = Some(now);
+    }
+
+    /// So many tokens came with one read of a streamed answer.
+    pub fn token_events(&mut self, count: u32, now: Seconds) {
+        let Some(model) = self.model.as_ref().filter(|_| count > 0) else {
+            return;
+        };
+        match self.times.last_token {
+            None => model.pace.first_token.observe((now - self.started).0),
+            Some(last) => {
+                let each = (now - last) / f64::from(count);
+                model.pace.inter_token.observe(each.0);
+            }
+        }
+        self.times.last_token = Some(now);
+    }
+
+    /// Tokens as the worker reports them; what it does not report stays as it was.
+    pub fn usage(&mut self, prompt: Option<u64>, cached: Option<u64>, output: Option<u64>) {
+        self.usage = Usage {
+            prompt: prompt.or(self.usage.prompt),
+            cached: cached.or(self.usage.cached),
+            output: output.or(self.usage.output),
+        };
+    }
+
+    /// The answer's status, on its way to the client.
+    pub fn status(&mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+
+    /// The proxy itself refuses or gives up: this is the answer.
+    pub fn fault(&mut self, fault: &Fault) {
+        self.status = Some(fault.kind.status());
+        self.end = End::Fault(fault.kind);
+    }
+
+    /// The answer broke after its head had gone out: the status stays what the client saw.
+    pub fn broke(&mut self, kind: Kind) {
+        self.end = End::Fault(kind);
+    }
+
+    /// The whole answer was handed to the connection. What had been refused or had broken stays so.
+    pub fn complete(&mut self) {
+        if self.end == End::Unsaid {
+            self.end = End::Complete;
+        }
+    }
+
+    /// The `Server-Timing` of an answer whose head goes out now: milliseconds in the queue, choosing, and since the
+    /// request was sent to the worker.
+    #[must_use]
+    pub fn server_timing(&self, now: Seconds) -> HeaderValue {
+        let upstream = self.times.sent.map_or(Seconds::ZERO, |sent| now - sent);
+        let parts: [(&[u8], Seconds); 3] = [
+            (b"queue;dur=", self.times.queue.unwrap_or_default()),
+            (b", route;dur=", self.times.route.unwrap_or_default()),
+            (b", upstream;dur=", upstream),
+        ];
+        let mut text = Vec::with_capacity(64);
+        for (name, span) in parts {
+            text.extend_from_slice(name);
+            push_millis(&mut text, span);
+        }
+        HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
+            .unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+
+    /// The status that is counted, and why.
+    fn outcome(&self) -> (StatusCode, &'static str) {
+        let gone = Kind::ClientGone;
+        match self.end {
+            End::Unsaid if std::thread::panicking() => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
+            }
+            End::Unsaid | End::Fault(Kind::ClientGone) => (gone.status(), gone.label()),
+            End::Fault(kind) => (self.status.unwrap_or(kind.status()), kind.label()),
+            End::Complete => {
+                let status = self.status.unwrap_or(StatusCode::OK);
+                let failed = status.is_client_error() || status.is_server_error();
+                (status, if failed { "worker_status" } else { "ok" })
+            }
+        }
+    }
+
+    fn count(&self, status: StatusCode, reason: &str, total: Seconds) {
+        let metrics = &self.observe.metrics;
+        let route = self.route.as_ref().map_or(OTHER, RouteName::as_str);
+        let model = self
+            .model
+            .as_ref()
+            .map_or(NONE, |model| model.label.as_str());
+        let labels = [route, model, NONE, status.as_str(), reason];
+        metrics.requests.add(labels, 1);
+        metrics.duration.observe([route], total);
+        if let Some(first) = self.times.first_byte {
+            metrics.first_byte.observe([route], first - self.started);
+        }
+        let Usage {
+            prompt,
+            cached,
+            output,
+        } = self.usage;
+        for (kind, tokens) in [("prompt", prompt), ("cached", cached), ("output", output)] {
+            if let Some(tokens) = tokens {
+                metrics.tokens.add([model, NONE, kind], tokens);
+            }
+        }
+    }
+
+    fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
+        let said = self.model.as_ref().map(|model| model.said.as_str());
+        let line = AccessLine {
+            time: &clock::rfc3339(self.arrived),
+            id: self.id.to_str().unwrap_or_default(),
+            kind: self.kind,
+            tenant: NONE,
+            route: self.route.as_ref().map(RouteName::as_str),
+            method: self.method.as_str(),
+            path: &self.path,
+            model: said.filter(|name| name.len() <= LONGEST_MODEL),
+            worker: self.worker_name(),
+            attempts: self.attempts,
+            status: status.as_u16(),
+            reason,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            prompt_tokens: self.usage.prompt,
+            cached_tokens: self.usage.cached,
+            output_tokens: self.usage.output,
+            queue: self.times.queue,
+            route_time: self.times.route,
+            first_byte: self.times.first_byte.map(|first| first - self.started),
+            total,
+        };
+        self.observe.log.append(&line.render());
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let (status, reason) = self.outcome();
+        let total = self.observe.clock.now() - self.started;
+        self.count(status, reason, total);
+        if self.observe.log.is_on() {
+            self.log(status, reason, total);
+        }
+        self.observe.live.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::plan::{AccessTarget, LogLevel, LogPlan};
+
+    struct Seen {
+        folder: tempfile::TempDir,
+        observe: Arc<Observe>,
+    }
+
+    impl Seen {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let observe = Arc::new(observe(AccessTarget::File(file_in(folder.path()))));
+            Seen { folder, observe }
+        }
+
+        fn open(&self) -> Exchange {
+            self.observe
+                .open(&Method::POST, "/v1/chat/completions", None)
+        }
+
+        fn lines(&self) -> Vec<serde_json::Value> {
+            self.observe.flush();
+            let text = std::fs::read_to_string(file_in(self.folder.path())).unwrap();
+            text.lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect()
+        }
+
+        fn line(&self) -> serde_json::Value {
+            let mut lines = self.lines();
+            assert_eq!(lines.len(), 1, "one exchange, one line");
+            lines.remove(0)
+        }
+
+        fn has_metric(&self, line: &str) -> bool {
+            let text = self.observe.metrics.render();
+            text.lines().any(|had| had == line)
+        }
+    }
+
+    fn file_in(folder: &Path) -> std::path::PathBuf {
+        folder.join("access.log")
+    }
+
+    fn observe(access: AccessTarget) -> Observe {
+        let log = LogPlan {
+            level: LogLevel::Info,
+            access,
+        };
+        let workers = [Arc::from("worker-a"), Arc::from("worker-b")];
+        Observe::new(Clock::start(), &log, &workers, &[ModelName::new("chat")]).unwrap()
+    }
+
+    #[test]
+    fn a_good_answer_is_one_line_and_one_count() {
+        let seen = Seen::new();
+        let mut exchange = seen.open();
+        assert_eq!(seen.observe.live(), 1);
+        let start = exchange.started();
+        exchange.set_kind("chat");
+        exchange.set_route("/v1/chat/completions");
+        exchange.set_model(&ModelName::new("chat"));
+        exchange.bytes_in(100);
+        exchange.queued(Seconds(0.5));
+        exchange.routed(Seconds(0.000_02));
+        exchange.attempt(WorkerId(1));
+        exchange.upstream_sent(start + Seconds(0.6));
+        exchange.first_byte(start + Seconds(1.0));
+        exchange.status(StatusCode::OK);
+        exchange.add_bytes_out(10);
+        exchange.add_bytes_out(20);
+        exchange.usage(Some(12), None, None);
+        exchange.usage(None, Some(4), Some(34));
+        exchange.attempt_ended(WorkerId(1), "ok");
+        exchange.complete();
+        let id = exchange.id().to_str().unwrap().to_owned();
+        drop(exchange);
+
+        assert_eq!(seen.observe.live(), 0);
+        let line = seen.line();
+        for (key, value) in [
+            ("id", id.as_str()),
+            ("kind", "chat"),
+            ("tenant", "-"),
+            ("route", "/v1/chat/completions"),
+            ("method", "POST"),
+            ("path", "/v1/chat/completions"),
+            ("model", "chat"),
+            ("worker", "worker-b"),
+            ("reason", "ok"),
+        ] {
+            assert_eq!(line[key], value, "{key}");
+        }
+        for (key, value) in [
+            ("attempts", 1),
+            ("status", 200),
+            ("bytes_in", 100),
+            ("bytes_out", 30),
+            ("prompt_tokens", 12),
+            ("cached_tokens", 4),
+            ("output_tokens", 34),
+        ] {
+            assert_eq!(line[key], value, "{key}");
+        }
+        assert_eq!(line["queue_s"], 0.5);
+        assert_eq!(line["first_byte_s"], 1.0);
+        assert!(seen.has_metric(concat!(
+            "forebay_requests_total{code=\"200\",model=\"chat\",reason=\"ok\",",
+            "route=\"/v1/chat/completions\",tenant=\"-\"} 1"
+        )));
+        assert!(seen.has_metric("forebay_attempts_total{outcome=\"ok\",worker=\"worker-b\"} 1"));
+        assert!(
+            seen.has_metric("forebay_tokens_total{kind=\"output\",model=\"chat\",tenant=\"-\"} 34")
+        );
+    }
+
+    /// How an exchange ended, and what that is to be called.
+    type Ending = (fn(&mut Exchange), u16, &'static str);
+
+    #[test]
+    fn every_end_is_told_once_and_by_its_right_name() {
+        let endings: [Ending; 8] = [
+            (|_| (), 499, "client_gone"),
+            (|it| it.status(StatusCode::OK), 499, "client_gone"),
+            (
+                |it| it.fault(&Fault::new(Kind::QueueFull, "full")),
+                429,
+                "queue_full",
+            ),
+            (
+                |it| {
+                    it.fault(&Fault::new(Kind::NoWorker, "down"));
+                    it.complete();
+                },
+                503,
+                "no_worker",
+            ),
+            (
+                |it| {
+                    it.status(StatusCode::OK);
+                    it.broke(Kind::Stalled);
+                },
+                200,
+                "stalled",
+            ),
+            (
+                |it| {
+                    it.status(StatusCode::OK);
+                    it.complete();
+                },
+                200,
+                "ok",
+            ),
+            (
+                |it| {
+                    it.status(StatusCode::NOT_MODIFIED);
+                    it.complete();
+                },
+                304,
+                "ok",
+            ),
+            (
+                |it| {
+                    it.status(StatusCode::UNPROCESSABLE_ENTITY);
+                    it.complete();
+                },
+                422,
+                "worker_status",
+            ),
+        ];
+        let seen = Seen::new();
+        for (end, _, _) in endings {
+            end(&mut seen.open());
+        }
+        let lines = seen.lines();
+        assert_eq!(lines.len(), endings.len());
+        for (line, (_, status, reason)) in lines.iter().zip(endings) {
+            assert_eq!(
+                (&line["status"], &line["reason"]),
+                (&status.into(), &reason.into())
+            );
+        }
+        let counted: u64 = seen
+            .observe
+            .metrics
+            .render()
+            .lines()
+            .filter(|line| line.starts_with("forebay_requests_total"))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            .sum();
+        assert_eq!(counted, endings.len() as u64);
+        assert_eq!(seen.observe.live(), 0);
+    }
+
+    #[test]
+    fn a_defect_of_ours_is_counted_and_not_blamed_on_the_client() {
+        let seen = Seen::new();
+        let exchange = seen.open();
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _held = exchange;
+            panic!("a defect");
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(seen.line()["reason"], "internal_error");
+        assert_eq!(seen.observe.live(), 0);
+    }
+
+    #[test]
+    fn text_of_the_request_becomes_no_label_and_its_query_no_log() {
+        let seen = Seen::new();
+        let path = "/v1/canary-path?key=canary-query";
+        let mut exchange = seen.observe.open(&Method::GET, path, None);
+        exchange.set_model(&ModelName::new("canary-model"));
+        drop(exchange);
+        let text = seen.observe.metrics.render();
+        assert!(!text.contains("canary"), "{text}");
+        let line = seen.line();
+        assert_eq!(line["path"], "/v1/canary-path");
+        assert!(!line.to_string().contains("canary-query"));
+        assert!(seen.has_metric(concat!(
+            "forebay_requests_total{code=\"499\",model=\"other\",reason=\"client_gone\",",
+            "route=\"other\",tenant=\"-\"} 1"
+        )));
+    }
+
+    #[test]
+    fn the_proxys_own_time_is_what_nobody_else_took() {
+        let seen = Seen::new();
+        let mut exchange = seen.open();
+        let start = exchange.started();
+        exchange.queued(Seconds(2.0));
+        exchange.body_read(Seconds(1.0));
+        exchange.connected(Seconds(0.5));
+        exchange.upstream_sent(start + Seconds(3.75));
+        exchange.upstream_sent(start + Seconds(30.0));
+        assert!(seen.has_metric("forebay_overhead_seconds_sum 0.25"));
+        assert!(seen.has_metric("forebay_overhead_seconds_count 1"));
+        assert!(seen.has_metric("forebay_queue_wait_seconds_sum 2"));
+    }
+
+    #[test]
+    fn tokens_are_timed_from_the_head_and_then_from_one_another() {
+        let seen = Seen::new();
+        let mut exchange = seen.open();
+        exchange.set_model(&ModelName::new("chat"));
+        let start = exchange.started();
+        let near = |sum: &str, expected: f64| {
+            let text = seen.observe.metrics.render();
+            let found = text.lines().find_map(|line| line.strip_prefix(sum));
+            let found: f64 = found.unwrap().trim().parse().unwrap();
+            assert!((found - expected).abs() < 1e-9, "{sum} {found}");
+        };
+        exchange.token_events(0, start + Seconds(0.25));
+        exchange.token_events(1, start + Seconds(0.5));
+        exchange.token_events(4, start + Seconds(1.5));
+        near(
+            "forebay_time_to_first_token_seconds_sum{model=\"chat\"}",
+            0.5,
+        );
+        near("forebay_inter_token_seconds_sum{model=\"chat\"}", 0.25);
+        near("forebay_inter_token_seconds_count{model=\"chat\"}", 1.0);
+    }
+
+    #[test]
+    fn server_timing_tells_milliseconds() {
+        let seen = Seen::new();
+        let mut exchange = seen.open();
+        let start = exchange.started();
+        let nothing = "queue;dur=0.000, route;dur=0.000, upstream;dur=0.000";
+        assert_eq!(exchange.server_timing(start), nothing);
+        exchange.queued(Seconds(0.1));
+        exchange.routed(Seconds(0.000_015));
+        exchange.upstream_sent(start);
+        assert_eq!(
+            exchange.server_timing(start + Seconds(0.25)),
+            "queue;dur=100.000, route;dur=0.015, upstream;dur=250.000"
+        );
+    }
+
+    #[test]
+    fn exchanges_on_many_threads_are_all_counted() {
+        let seen = Seen::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..500).for_each(|_| drop(seen.open())));
+            }
+        });
+        assert_eq!(seen.lines().len(), 2_000);
+        assert_eq!(seen.observe.live(), 0);
+    }
+}

@@ -1,0 +1,405 @@
+//! What is counted, built from the rows of `names.rs`.
+//!
+//! The registry is our own, so two proxies in one test process do not share counters. A family knows at compile time
+//! how many label values it takes (`Counters<5>`) and at start whether its row agrees; after that, counting can't fail.
+//! `prometheus` finds a series by hashing its label values under a read lock, without allocating; where even that is
+//! too much, as for each token of a stream, the series is looked up once and kept ([`Pace`]).
+//! It hashes the values without a separator between them: two series would be taken for one if their values, joined,
+//! read the same. Our last labels are from fixed lists of which no entry ends another, so only a route and a model that
+//! are named for the purpose could meet.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Opts, Registry, TextEncoder,
+};
+
+use super::names::{Kind, OTHER, Row, TABLE, WORKER_STATES};
+use crate::units::{ModelName, Seconds};
+
+/// Counters that differ in `N` label values.
+#[derive(Clone, Debug)]
+pub(super) struct Counters<const N: usize>(IntCounterVec);
+
+impl<const N: usize> Counters<N> {
+    /// Counts `count` more.
+    pub(super) fn add(&self, labels: [&str; N], count: u64) {
+        if let Ok(counter) = self.0.get_metric_with_label_values(&labels) {
+            counter.inc_by(count);
+        }
+    }
+}
+
+/// Gauges that differ in `N` label values.
+#[derive(Clone, Debug)]
+pub(super) struct Gauges<const N: usize>(GaugeVec);
+
+impl<const N: usize> Gauges<N> {
+    fn set(&self, labels: [&str; N], value: f64) {
+        if let Ok(gauge) = self.0.get_metric_with_label_values(&labels) {
+            gauge.set(value);
+        }
+    }
+}
+
+/// Histograms of seconds that differ in `N` label values.
+#[derive(Clone, Debug)]
+pub(super) struct Histograms<const N: usize>(HistogramVec);
+
+impl<const N: usize> Histograms<N> {
+    /// Takes in one measurement.
+    pub(super) fn observe(&self, labels: [&str; N], seconds: Seconds) {
+        if let Ok(histogram) = self.0.get_metric_with_label_values(&labels) {
+            histogram.observe(seconds.0);
+        }
+    }
+}
+
+/// How fast a model's tokens come: the two series that are fed per read of a stream.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    pub(super) first_token: Histogram,
+    pub(super) inter_token: Histogram,
+}
+
+/// A worker as the gauges show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkerGauges<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// One of [`WORKER_STATES`].
+    pub state: &'a str,
+    /// Requests it holds.
+    pub inflight: u32,
+    /// Tokens per second while reading prompts, once learned.
+    pub prefill: Option<f64>,
+    /// Tokens per second of one stream alone, once learned.
+    pub decode: Option<f64>,
+}
+
+/// All metrics of one proxy.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    pub(super) requests: Counters<5>,
+    pub(super) duration: Histograms<1>,
+    pub(super) first_byte: Histograms<1>,
+    pub(super) overhead: Histogram,
+    pub(super) queue_wait: Histogram,
+    pub(super) attempts: Counters<2>,
+    pub(super) retries: Counters<1>,
+    pub(super) tokens: Counters<3>,
+    pub(super) refused: Counters<1>,
+    pub(super) log_dropped: IntCounter,
+    queue_depth: Gauge,
+    inflight: Gauges<1>,
+    state: Gauges<2>,
+    speed: Gauges<2>,
+    buffered: IntGauge,
+    connections: IntGauge,
+    paces: BTreeMap<ModelName, Pace>,
+}
+
+impl Metrics {
+    /// Builds every row of the table; `models` are the names that may become labels.
+    pub(super) fn new(models: &[ModelName]) -> io::Result<Self> {
+        let mut rows = Rows::new(TABLE);
+        let first_token = rows.histograms::<1>("forebay_time_to_first_token_seconds")?;
+        let inter_token = rows.histograms::<1>("forebay_inter_token_seconds")?;
+        let build = rows.gauges::<1>("forebay_build_info")?;
+        build.set([env!("CARGO_PKG_VERSION")], 1.0);
+        let metrics = Metrics {
+            requests: rows.counters("forebay_requests_total")?,
+            duration: rows.histograms("forebay_request_duration_seconds")?,
+            first_byte: rows.histograms("forebay_time_to_first_byte_seconds")?,
+            overhead: rows.histogram("forebay_overhead_seconds")?,
+            queue_wait: rows.histogram("forebay_queue_wait_seconds")?,
+            attempts: rows.counters("forebay_attempts_total")?,
+            retries: rows.counters("forebay_retries_total")?,
+            tokens: rows.counters("forebay_tokens_total")?,
+            refused: rows.counters("forebay_connections_refused_total")?,
+            log_dropped: rows.counter("forebay_access_log_dropped_total")?,
+            queue_depth: rows.gauge("forebay_queue_depth")?,
+            inflight: rows.gauges("forebay_inflight")?,
+            state: rows.gauges("forebay_worker_state")?,
+            speed: rows.gauges("forebay_worker_speed")?,
+            buffered: rows.whole_gauge("forebay_buffered_bytes")?,
+            connections: rows.whole_gauge("forebay_open_connections")?,
+            paces: paces(models, &first_token, &inter_token)?,
+            registry: rows.finish()?,
+        };
+        Ok(metrics)
+    }
+
+    /// Everything in Prometheus' text format, version 0.0.4.
+    #[must_use]
+    pub fn render(&self) -> String {
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap_or_default()
+    }
+
+    /// A request body of this many bytes is in memory from now on.
+    pub fn buffer_grew(&self, bytes: u64) {
+        self.buffered.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// It no longer is.
+    pub fn buffer_shrank(&self, bytes: u64) {
+        self.buffered.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// A client connected.
+    pub fn connection_opened(&self) {
+        self.connections.inc();
+    }
+
+    /// A client's connection ended.
+    pub fn connection_closed(&self) {
+        self.connections.dec();
+    }
+
+    /// Shows how many requests wait. Set when the metrics are read, like [`Metrics::show_worker`].
+    pub fn show_queue(&self, depth: usize) {
+        self.queue_depth
+            .set(f64::from(u32::try_from(depth).unwrap_or(u32::MAX)));
+    }
+
+    /// Shows a worker. The fleet is asked when the metrics are read, so a request pays nothing for these.
+    pub fn show_worker(&self, worker: &WorkerGauges<'_>) {
+        self.inflight.set([worker.name], f64::from(worker.inflight));
+        for state in WORKER_STATES {
+            let is = f64::from(u8::from(state == worker.state));
+            self.state.set([worker.name, state], is);
+        }
+        for (phase, speed) in [("prefill", worker.prefill), ("decode", worker.decode)] {
+            if let Some(speed) = speed {
+                self.speed.set([worker.name, phase], speed);
+            }
+        }
+    }
+
+    /// The label of a model, and its token series: its name if the configuration knows it, else `other`.
+    pub(super) fn pace(&self, model: &str) -> Option<(&ModelName, &Pace)> {
+        let known = self.paces.get_key_value(model);
+        known.or_else(|| self.paces.get_key_value(OTHER))
+    }
+}
+
+/// A pair of token series per model, and one for all others.
+fn paces(
+    models: &[ModelName],
+    first_token: &Histograms<1>,
+    inter_token: &Histograms<1>,
+) -> io::Result<BTreeMap<ModelName, Pace>> {
+    let of = |series: &Histograms<1>, model: &ModelName| {
+        let labels = [model.as_str()];
+        series
+            .0
+            .get_metric_with_label_values(&labels)
+            .map_err(io::Error::other)
+    };
+    let labels = models.iter().cloned().chain([ModelName::new(OTHER)]);
+    labels
+        .map(|model| {
+            let pace = Pace {
+                first_token: of(first_token, &model)?,
+                inter_token: of(inter_token, &model)?,
+            };
+            Ok((model, pace))
+        })
+        .collect()
+}
+
+/// The rows on their way to a registry; each is built once, and none may be left over.
+struct Rows {
+    registry: Registry,
+    waiting: Vec<&'static Row>,
+}
+
+impl Rows {
+    fn new(table: &'static [Row]) -> Self {
+        Rows {
+            registry: Registry::new(),
+            waiting: table.iter().collect(),
+        }
+    }
+
+    fn counters<const N: usize>(&mut self, name: &str) -> io::Result<Counters<N>> {
+        let row = self.take(name, N, |kind| kind == Kind::Counter)?;
+        let family = IntCounterVec::new(Opts::new(row.name, row.help), row.labels);
+        self.register(family).map(Counters)
+    }
+
+    fn gauges<const N: usize>(&mut self, name: &str) -> io::Result<Gauges<N>> {
+        let row = self.take(name, N, |kind| kind == Kind::Gauge)?;
+        let family = GaugeVec::new(Opts::new(row.name, row.help), row.labels);
+        self.register(family).map(Gauges)
+    }
+
+    fn histograms<const N: usize>(&mut self, name: &str) -> io::Result<Histograms<N>> {
+        let row = self.take(name, N, |kind| matches!(kind, Kind::Histogram(_)))?;
+        let family = HistogramVec::new(histogram_opts(row), row.labels);
+        self.register(family).map(Histograms)
+    }
+
+    fn counter(&mut self, name: &str) -> io::Result<IntCounter> {
+        let row = self.take(name, 0, |kind| kind == Kind::Counter)?;
+        self.register(IntCounter::new(row.name, row.help))
+    }
+
+    fn gauge(&mut self, name: &str) -> io::Result<Gauge> {
+        let row = self.take(name, 0, |kind| kind == Kind::Gauge)?;
+        self.register(Gauge::new(row.name, row.help))
+    }
+
+    fn whole_gauge(&mut self, name: &str) -> io::Result<IntGauge> {
+        let row = self.take(name, 0, |kind| kind == Kind::Gauge)?;
+        self.register(IntGauge::new(row.name, row.help))
+    }
+
+    fn histogram(&mut self, name: &str) -> io::Result<Histogram> {
+        let row = self.take(name, 0, |kind| matches!(kind, Kind::Histogram(_)))?;
+        self.register(Histogram::with_opts(histogram_opts(row)))
+    }
+
+    /// Takes a row off the list, if there is one that is what its builder believes.
+    fn take(
+        &mut self,
+        name: &str,
+        labels: usize,
+        is_kind: impl Fn(Kind) -> bool,
+    ) -> io::Result<&'static Row> {
+        let found = self
+            .waiting
+            .iter()
+            .position(|row| row.name == name && row.labels.len() == labels && is_kind(row.kind));
+        match found {
+            Some(at) => Ok(self.waiting.swap_remove(at)),
+            None => Err(io::Error::other(format!(
+                "metric {name} with {labels} labels has no row of this kind in observe/names.rs"
+            ))),
+        }
+    }
+
+    fn register<C>(&self, collector: prometheus::Result<C>) -> io::Result<C>
+    where
+        C: Collector + Clone + 'static,
+    {
+        let collector = collector.map_err(io::Error::other)?;
+        self.registry
+            .register(Box::new(collector.clone()))
+            .map_err(io::Error::other)?;
+        Ok(collector)
+    }
+
+    fn finish(self) -> io::Result<Registry> {
+        match self.waiting.first() {
+            None => Ok(self.registry),
+            Some(row) => Err(io::Error::other(format!(
+                "metric {} has a row in observe/names.rs that nothing builds",
+                row.name
+            ))),
+        }
+    }
+}
+
+fn histogram_opts(row: &Row) -> HistogramOpts {
+    let opts = HistogramOpts::new(row.name, row.help);
+    match row.kind {
+        Kind::Histogram(buckets) => opts.buckets(buckets.to_vec()),
+        Kind::Counter | Kind::Gauge => opts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static LITTLE: &[Row] = &[Row {
+        name: "forebay_little_total",
+        kind: Kind::Counter,
+        labels: &["cause"],
+        help: "A counter.",
+    }];
+
+    #[test]
+    fn every_row_is_built_and_served_with_its_help() {
+        let metrics = Metrics::new(&[ModelName::new("chat")]).unwrap();
+        metrics.requests.add(["/x", "chat", "-", "200", "ok"], 1);
+        metrics.duration.observe(["/x"], Seconds(0.1));
+        metrics.first_byte.observe(["/x"], Seconds(0.1));
+        metrics.attempts.add(["w", "ok"], 1);
+        metrics.retries.add(["refused"], 1);
+        metrics.tokens.add(["chat", "-", "prompt"], 1);
+        metrics.refused.add(["idle"], 1);
+        metrics.show_worker(&WorkerGauges {
+            name: "w",
+            state: "up",
+            inflight: 2,
+            prefill: Some(5300.0),
+            decode: Some(48.0),
+        });
+        let text = metrics.render();
+        for row in TABLE {
+            assert!(
+                text.contains(&format!("# HELP {} {}\n", row.name, row.help)),
+                "{} is missing",
+                row.name
+            );
+            let mut series = text.lines().filter(|line| line.starts_with(row.name));
+            let labelled = |line: &str| {
+                row.labels
+                    .iter()
+                    .all(|label| line.contains(&format!("{label}=\"")))
+            };
+            assert!(series.all(labelled), "{}: a label is missing", row.name);
+        }
+        assert_eq!(text.matches("# HELP ").count(), TABLE.len());
+        assert!(text.contains("forebay_worker_state{state=\"up\",worker=\"w\"} 1\n"));
+        assert!(text.contains("forebay_worker_state{state=\"down\",worker=\"w\"} 0\n"));
+    }
+
+    #[test]
+    fn a_metric_without_a_row_is_not_built() {
+        assert!(
+            Rows::new(LITTLE)
+                .counters::<1>("forebay_other_total")
+                .is_err()
+        );
+        assert!(
+            Rows::new(LITTLE)
+                .counters::<2>("forebay_little_total")
+                .is_err()
+        );
+        assert!(
+            Rows::new(LITTLE)
+                .gauges::<1>("forebay_little_total")
+                .is_err()
+        );
+        assert!(
+            Rows::new(LITTLE)
+                .counters::<1>("forebay_little_total")
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_row_that_nothing_builds_is_an_error() {
+        let mut rows = Rows::new(LITTLE);
+        rows.counters::<1>("forebay_little_total").unwrap();
+        assert!(rows.finish().is_ok());
+        assert!(Rows::new(LITTLE).finish().is_err());
+    }
+
+    #[test]
+    fn a_model_that_nobody_serves_is_other() {
+        let metrics = Metrics::new(&[ModelName::new("chat")]).unwrap();
+        let label = |model| metrics.pace(model).map(|(name, _)| name.as_str());
+        assert_eq!(label("chat"), Some("chat"));
+        assert_eq!(label("ignore all instructions"), Some("other"));
+    }
+}

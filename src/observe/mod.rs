@@ -1,0 +1,94 @@
+//! What is seen from outside of a running proxy: metrics and the access log.
+//!
+//! The rest of the house does not count. It tells one [`Exchange`] what happens to its request, and that counts and
+//! logs once, when it is dropped; whether a request ends well, in a refusal, in a panic or because its client left, its
+//! end is the end of the exchange's life, so it can neither be missed nor be counted twice. What has no request (a
+//! connection refused, bytes in memory) is told to [`Metrics`].
+
+mod access_line;
+mod access_log;
+mod exchange;
+mod metrics;
+pub mod names;
+mod request_id;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{HeaderValue, Method};
+
+pub use exchange::Exchange;
+pub use metrics::{Metrics, WorkerGauges};
+pub use names::RouteName;
+
+use crate::clock::Clock;
+use crate::config::plan::LogPlan;
+use crate::units::{ModelName, WorkerId};
+use access_log::AccessLog;
+
+/// The metrics and the access log of one proxy.
+#[derive(Debug)]
+pub struct Observe {
+    /// The counters.
+    pub metrics: Metrics,
+    log: AccessLog,
+    clock: Clock,
+    /// Names by [`WorkerId`].
+    workers: Vec<Arc<str>>,
+    live: AtomicUsize,
+}
+
+impl Observe {
+    /// Builds the metrics and opens the access log.
+    ///
+    /// `workers` are the names in the plan's order; `models` are the names that clients may say: both become labels.
+    pub fn new(
+        clock: Clock,
+        log: &LogPlan,
+        workers: &[Arc<str>],
+        models: &[ModelName],
+    ) -> io::Result<Self> {
+        let metrics = Metrics::new(models)?;
+        let log = AccessLog::open(&log.access, metrics.log_dropped.clone())?;
+        Ok(Observe {
+            metrics,
+            log,
+            clock,
+            workers: workers.to_vec(),
+            live: AtomicUsize::new(0),
+        })
+    }
+
+    /// Begins to watch a request whose head was read whole.
+    #[must_use]
+    pub fn open(
+        self: &Arc<Self>,
+        method: &Method,
+        path: &str,
+        request_id: Option<&HeaderValue>,
+    ) -> Exchange {
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Exchange::new(Arc::clone(self), method, path, request_id)
+    }
+
+    /// Exchanges that have not ended: what a stopping process waits for.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// Counts a connection that ended before a head was read whole.
+    pub fn connection_refused(&self, cause: &'static str) {
+        self.metrics.refused.add([cause], 1);
+    }
+
+    /// Returns once the access log is written.
+    pub fn flush(&self) {
+        self.log.flush();
+    }
+
+    fn worker_name(&self, worker: WorkerId) -> Option<&str> {
+        self.workers.get(worker.index()).map(|name| &**name)
+    }
+}

@@ -1,0 +1,107 @@
+//! A request's turn: a place at once, or a wait in line until one is free.
+//!
+//! The line itself, its order and its bound, is decided in `decide::queue`; this is its asynchronous shell. Waiting ends
+//! with a place, with the news that nobody is left who could serve the request, or at the longest allowed wait. Who
+//! leaves while waiting (the future is dropped) leaves the line.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::decide::{Ask, NoChoice, Ticket};
+use crate::fault::{Fault, Kind};
+use crate::fleet::{Fleet, Lease, Turn};
+use crate::units::{Seconds, WorkerId};
+
+/// The longest a request waits in line.
+const LONGEST_WAIT: Seconds = Seconds(30.0);
+
+/// When to come back after a full queue: the drain rate is not measured yet, so this is the least honest wait.
+const COME_BACK: Seconds = Seconds(1.0);
+
+/// Books a place for a request's first attempt, waiting in line when everyone who could serve it is at their limit. Says
+/// how long it waited.
+///
+/// # Errors
+/// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`.
+pub async fn turn(fleet: &Arc<Fleet>, ask: &Ask, clock: Clock) -> Result<(Lease, Seconds), Fault> {
+    match fleet.reserve(ask, &[]) {
+        Err(NoChoice::Busy) => {
+            let began = clock.now();
+            let lease = in_line(fleet, ask, &[]).await?;
+            Ok((lease, clock.now() - began))
+        }
+        turn => turn
+            .map(|lease| (lease, Seconds::ZERO))
+            .map_err(|why| refusal(ask, why)),
+    }
+}
+
+/// Books a place for a further attempt, on none of the workers that were tried.
+///
+/// # Errors
+/// As [`turn`]; `no_worker` when all were tried.
+pub async fn another_turn(
+    fleet: &Arc<Fleet>,
+    ask: &Ask,
+    tried: &[WorkerId],
+) -> Result<Lease, Fault> {
+    match fleet.reserve(ask, tried) {
+        Err(NoChoice::Busy) => in_line(fleet, ask, tried).await,
+        turn => turn.map_err(|why| refusal(ask, why)),
+    }
+}
+
+async fn in_line(fleet: &Arc<Fleet>, ask: &Ask, tried: &[WorkerId]) -> Result<Lease, Fault> {
+    let full = || {
+        let message = "all workers that could serve this are at max_inflight and the queue is full";
+        Fault::new(Kind::QueueFull, message).retry_after(COME_BACK)
+    };
+    let (ticket, granted) = fleet
+        .stand_in_line(ask.clone(), tried)
+        .map_err(|_| full())?;
+    let place = Place { fleet, ticket };
+    let turn: Turn = match timeout(LONGEST_WAIT.to_duration(), granted).await {
+        Ok(turn) => turn.unwrap_or(Err(NoChoice::Down)),
+        Err(_) => {
+            let message = format!("waited {LONGEST_WAIT} for a worker below its max_inflight");
+            return Err(Fault::new(Kind::QueueTimeout, message).retry_after(COME_BACK));
+        }
+    };
+    drop(place);
+    turn.map_err(|why| refusal(ask, why))
+}
+
+/// A place in line, given up when dropped.
+struct Place<'a> {
+    fleet: &'a Arc<Fleet>,
+    ticket: Ticket,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.fleet.leave_line(self.ticket);
+    }
+}
+
+fn refusal(ask: &Ask, why: NoChoice) -> Fault {
+    let model = ask
+        .model
+        .as_ref()
+        .map_or("this route", crate::units::ModelName::as_str);
+    match why {
+        NoChoice::UnknownModel { nearest } => {
+            let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+            Fault::new(
+                Kind::ModelNotFound,
+                format!("no worker serves `{model}`{hint}"),
+            )
+            .param("model")
+        }
+        NoChoice::Down | NoChoice::Busy => {
+            let message = format!("no worker that serves `{model}` is up");
+            Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))
+        }
+    }
+}

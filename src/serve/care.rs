@@ -1,0 +1,56 @@
+//! What goes on beside requests: probes, and decode samples.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora_core::server::ShutdownWatch;
+use pingora_core::services::background::BackgroundService;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::fleet;
+use crate::line::App;
+use crate::units::WorkerId;
+
+/// Time between two decode samples: design §3 asks for 0.1–0.25 s.
+const SAMPLE: Duration = Duration::from_millis(200);
+
+/// Looks after the fleet until the process stops.
+pub(super) struct Care {
+    app: Arc<App>,
+}
+
+impl Care {
+    pub(super) fn new(app: Arc<App>) -> Self {
+        Care { app }
+    }
+}
+
+#[async_trait]
+impl BackgroundService for Care {
+    async fn start(&self, mut stopping: ShutdownWatch) {
+        let mut tasks = JoinSet::new();
+        for (index, worker) in (0..).zip(&self.app.plan.load().workers) {
+            let watching = fleet::watch(
+                self.app.fleet.clone(),
+                self.app.clock,
+                WorkerId(index),
+                worker.clone(),
+            );
+            tasks.spawn(watching);
+        }
+        let fleet = self.app.fleet.clone();
+        tasks.spawn(async move {
+            let mut ticks = interval(SAMPLE);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                fleet.sample_decode();
+            }
+        });
+        // Probes end with the process, not with the stop: a draining proxy still wants to know who lives.
+        let _ = stopping.wait_for(|stop| *stop).await;
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,80 @@
+//! The fleet as the admin room shows it: what is configured beside what was learned.
+
+use crate::admin::{Decode, FleetView, Prefill, WorkerRow};
+use crate::clock;
+use crate::config::plan::{Origin, Protocol, WorkerPlan};
+use crate::decide::{Learned, WorkerView};
+use crate::line::App;
+use crate::units::Seconds;
+
+/// A picture of the fleet now.
+pub(super) fn view(app: &App) -> FleetView {
+    let plan = app.plan.load();
+    let seen = app.fleet.snapshot();
+    let slowest = seen
+        .iter()
+        .filter(|view| learned(view))
+        .map(|view| view.rate)
+        .fold(f64::INFINITY, f64::min);
+    let now = clock::wall();
+    let rows = plan
+        .workers
+        .iter()
+        .zip(&seen)
+        .map(|(plan, view)| row(plan, view, slowest, now));
+    FleetView {
+        workers: rows.collect(),
+        queued: app.fleet.waiting(),
+        ready: app.ready().map_err(|fault| fault.message),
+    }
+}
+
+fn learned(view: &WorkerView) -> bool {
+    view.generate.samples + view.embed.samples > 0
+}
+
+fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> WorkerRow {
+    let speed = Some(view.rate / slowest).filter(|speed| learned(view) && speed.is_finite());
+    // The page shows one prefill line: that of the work this worker has done more of.
+    let prefill = if view.generate.samples >= view.embed.samples {
+        view.generate
+    } else {
+        view.embed
+    };
+    WorkerRow {
+        name: plan.name.clone(),
+        url: url(&plan.origin),
+        state: view.state.label(),
+        reason: view.reason.clone(),
+        since: now - view.state_age,
+        until: None,
+        models: plan
+            .models
+            .iter()
+            .map(|alias| alias.client.to_string())
+            .collect(),
+        inflight: view.inflight,
+        max_inflight: plan.max_inflight,
+        queue: view.queued,
+        decoding: view.decoding,
+        prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),
+        decode: line(view.decode).map(|(step_s, stream_s)| Decode { step_s, stream_s }),
+        rtt: Some(view.round_trip).filter(|rtt| *rtt > Seconds::ZERO),
+        speed,
+        share: Some(view.share).filter(|_| view.picks > 0),
+        requests: view.picks,
+        failures: view.failed,
+    }
+}
+
+fn line(learned: Learned) -> Option<(f64, f64)> {
+    (learned.samples > 0).then_some((learned.line.base, learned.line.slope))
+}
+
+fn url(origin: &Origin) -> String {
+    let scheme = match origin.protocol {
+        Protocol::Http1 => "http",
+        Protocol::H2c => "h2c",
+    };
+    format!("{scheme}://{}{}", origin.authority, origin.base)
+}

@@ -1,0 +1,198 @@
+//! One worker's connections, and sending a request over one of them.
+//!
+//! HTTP/1.1 connections are kept in a stack: the one used last is the one most surely alive. A connection may still die
+//! in the moment it is reused (uvicorn closes after five silent seconds); then the request is sent again on a fresh
+//! connection to the same worker: always when nothing was written, else only when the caller says that it may be
+//! repeated (RFC 9110 §9.2.2). That costs no attempt (contract §4).
+
+use parking_lot::Mutex;
+
+use super::answer::{Keep, UpstreamBody};
+use super::connect::{self, Sender, lost};
+use super::{Loss, UpstreamRequest};
+use crate::clock::Clock;
+use crate::config::plan::{Origin, Protocol};
+use crate::units::Seconds;
+
+/// Kept connections per worker.
+const KEEP: usize = 512;
+
+/// The longest a connection is kept unused.
+const KEEP_FOR: Seconds = Seconds(50.0);
+
+type Http1 = hyper::client::conn::http1::SendRequest<http_body_util::Full<bytes::Bytes>>;
+type Http2 = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes::Bytes>>;
+
+/// An answer that has begun.
+pub struct Sent {
+    /// Its head, and a body that returns the connection.
+    pub response: http::Response<UpstreamBody>,
+    /// How long opening a connection took, when one was opened.
+    pub connected_in: Option<Seconds>,
+}
+
+/// The connections to one worker.
+pub struct Upstream {
+    origin: Origin,
+    clock: Clock,
+    idle: Mutex<Vec<Idle>>,
+    shared: Mutex<Option<Http2>>,
+}
+
+struct Idle {
+    sender: Http1,
+    since: Seconds,
+}
+
+impl Upstream {
+    /// A pool without connections.
+    #[must_use]
+    pub fn new(origin: Origin, clock: Clock) -> Self {
+        Upstream {
+            origin,
+            clock,
+            idle: Mutex::new(Vec::new()),
+            shared: Mutex::new(None),
+        }
+    }
+
+    /// Where the worker is.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Sends a request and waits for the head of its answer. `repeatable`: it may be sent again when a kept connection
+    /// dies under it. The caller bounds the waiting; dropping this future closes the connection.
+    ///
+    /// # Errors
+    /// A [`Loss`]; [`Loss::unsent`] tells whether the worker may have seen the request.
+    pub async fn send(
+        self: &std::sync::Arc<Self>,
+        request: UpstreamRequest,
+        connect: Seconds,
+        repeatable: bool,
+    ) -> Result<Sent, Loss> {
+        match self.origin.protocol {
+            Protocol::Http1 => self.send_http1(request, connect, repeatable).await,
+            Protocol::H2c => self.send_http2(request, connect).await,
+        }
+    }
+
+    async fn send_http1(
+        self: &std::sync::Arc<Self>,
+        mut request: UpstreamRequest,
+        connect: Seconds,
+        repeatable: bool,
+    ) -> Result<Sent, Loss> {
+        while let Some(mut sender) = self.take_idle() {
+            let spare = repeatable.then(|| request.clone());
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok(self.answer(response, Keep::Http1(sender), None)),
+                Err(mut failed) => match (failed.take_message(), spare) {
+                    (Some(unsent), _) => request = unsent,
+                    (None, Some(spare)) if !failed.error().is_parse() => {
+                        // It may have been read: once more, and on a fresh connection, where a death is no race.
+                        request = spare;
+                        break;
+                    }
+                    _ => return Err(lost(failed.error())),
+                },
+            }
+        }
+        let began = self.clock.now();
+        let Sender::Http1(mut sender) = connect::open(&self.origin, connect).await? else {
+            return Err(Loss::Refused(
+                "the worker is not configured for HTTP/1.1".to_owned(),
+            ));
+        };
+        let took = self.clock.now() - began;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| lost(&error))?;
+        Ok(self.answer(response, Keep::Http1(sender), Some(took)))
+    }
+
+    async fn send_http2(
+        self: &std::sync::Arc<Self>,
+        request: UpstreamRequest,
+        connect: Seconds,
+    ) -> Result<Sent, Loss> {
+        let shared = self
+            .shared
+            .lock()
+            .clone()
+            .filter(|sender| !sender.is_closed());
+        let (mut sender, took) = match shared {
+            Some(sender) => (sender, None),
+            None => {
+                let began = self.clock.now();
+                let Sender::Http2(fresh) = connect::open(&self.origin, connect).await? else {
+                    return Err(Loss::Refused(
+                        "the worker is not configured for HTTP/2".to_owned(),
+                    ));
+                };
+                *self.shared.lock() = Some(fresh.clone());
+                (fresh, Some(self.clock.now() - began))
+            }
+        };
+        match sender.try_send_request(request).await {
+            Ok(response) => Ok(self.answer(response, Keep::Nothing, took)),
+            Err(mut failed) => match (failed.take_message(), took) {
+                (Some(unsent), None) => {
+                    *self.shared.lock() = None;
+                    Box::pin(self.send_http2(unsent, connect)).await
+                }
+                (Some(_), Some(_)) => Err(Loss::Refused(failed.error().to_string())),
+                (None, _) => Err(lost(failed.error())),
+            },
+        }
+    }
+
+    fn answer(
+        self: &std::sync::Arc<Self>,
+        response: http::Response<hyper::body::Incoming>,
+        keep: Keep,
+        connected_in: Option<Seconds>,
+    ) -> Sent {
+        let response = response.map(|body| UpstreamBody::new(body, keep, self.clone()));
+        Sent {
+            response,
+            connected_in,
+        }
+    }
+
+    /// The connection used last that is ready; those that closed meanwhile are dropped on the way.
+    fn take_idle(&self) -> Option<Http1> {
+        let mut idle = self.idle.lock();
+        let mut at = idle.len();
+        while at > 0 {
+            at -= 1;
+            let sender = &idle[at].sender;
+            if sender.is_closed() {
+                idle.remove(at);
+            } else if sender.is_ready() {
+                return Some(idle.remove(at).sender);
+            }
+        }
+        None
+    }
+
+    /// Takes a connection back whose answer was read to the end. hyper may need a moment before it is ready again, so
+    /// readiness is asked when it is taken, not here.
+    pub(super) fn put_back(&self, sender: Http1) {
+        if sender.is_closed() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut idle = self.idle.lock();
+        let stale = idle
+            .iter()
+            .take_while(|kept| (now - kept.since) > KEEP_FOR)
+            .count();
+        let surplus = (idle.len() + 1).saturating_sub(KEEP);
+        idle.drain(..stale.max(surplus));
+        idle.push(Idle { sender, since: now });
+    }
+}

@@ -1,0 +1,244 @@
+//! Whatever happens to requests and workers, every request is counted once.
+//!
+//! A random history of arrivals, first bytes, ends of every kind and workers that die and come back is played to the
+//! fleet and to a plain tally beside it. The two must agree after every step, and at the end nothing is left.
+
+use forebay::decide::{Booking, Choice, FleetState, NoChoice, Outcome, Policy, Ticket, Work};
+use forebay::rng::Rng;
+use forebay::units::{Seconds, WorkerId};
+
+use crate::{ask, spec};
+
+const REQUESTS: usize = 1_000;
+const WORKERS: u32 = 3;
+
+/// One history under way.
+struct History {
+    fleet: FleetState,
+    rng: Rng,
+    now: Seconds,
+    /// Requests on a worker, with the life of the worker that they belong to.
+    held: Vec<(Booking, u32)>,
+    waiting: Vec<Ticket>,
+    /// Which life each worker is in.
+    lives: Vec<u32>,
+    arrived: usize,
+    /// Lose every hundredth booking instead of finishing it.
+    careless: bool,
+}
+
+impl History {
+    fn new(seed: u64, policy: Policy, careless: bool) -> Self {
+        let specs = (0..WORKERS).map(|id| {
+            let models: &[&str] = if id == 0 { &["m"] } else { &["m", "n"] };
+            spec(&format!("worker-{id}"), models, 4 + id)
+        });
+        History {
+            fleet: FleetState::new(specs.collect(), policy),
+            rng: Rng::seeded(seed),
+            now: Seconds::ZERO,
+            held: Vec::new(),
+            waiting: Vec::new(),
+            lives: vec![0; WORKERS as usize],
+            arrived: 0,
+            careless,
+        }
+    }
+
+    fn play(mut self) -> Result<(), String> {
+        while self.arrived < REQUESTS {
+            self.now += Seconds(self.rng.unit() * 0.02);
+            match self.rng.below(10) {
+                0..=3 => self.arrive(),
+                4 => self.begin(),
+                5..=7 => self.end(),
+                8 => self.give_up(),
+                _ => self.probe(),
+            }
+            self.compare()?;
+        }
+        while !self.held.is_empty() || !self.waiting.is_empty() {
+            self.end();
+            self.give_up();
+            self.compare()?;
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self) {
+        self.arrived += 1;
+        let work = [Work::Generate, Work::Embed][self.rng.below(2)];
+        let mut ask = ask(["m", "n"][self.rng.below(2)], work, 500.0 * self.rng.unit());
+        ask.streamed = self.rng.below(2) == 0;
+        match self.fleet.choose(&ask, &[], self.now, &mut self.rng) {
+            Ok(choice) => self.hold(choice),
+            Err(NoChoice::Busy) => self
+                .waiting
+                .push(self.fleet.stand_in_line(ask, &[]).unwrap()),
+            Err(NoChoice::Down) => {}
+            Err(unknown) => panic!("{unknown:?}"),
+        }
+    }
+
+    fn hold(&mut self, choice: Choice) {
+        self.held
+            .push((choice.booking, self.lives[choice.worker.index()]));
+    }
+
+    /// Somebody's first byte comes, and a few tokens.
+    fn begin(&mut self) {
+        let place = self.rng.below(self.held.len());
+        if let Some((booking, _)) = self.held.get_mut(place) {
+            self.fleet.first_byte(booking, self.now);
+            let tokens = self.rng.unit() * 30.0;
+            self.fleet.tokens(booking.worker(), tokens, self.now);
+        }
+    }
+
+    /// Somebody's request ends, in some way, before or after its first byte.
+    fn end(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (booking, _) = self.held.swap_remove(self.rng.below(self.held.len()));
+        if self.careless && self.rng.below(100) == 0 {
+            return;
+        }
+        let outcomes = [
+            Outcome::Gone,
+            Outcome::Gone,
+            Outcome::Failed,
+            Outcome::Unsent,
+            Outcome::Rejected,
+            Outcome::Answered {
+                prompt_tokens: None,
+                output_tokens: Some(f64::NAN),
+            },
+            Outcome::Answered {
+                prompt_tokens: Some(300.0),
+                output_tokens: Some(40.0),
+            },
+        ];
+        let outcome = outcomes[self.rng.below(outcomes.len())];
+        self.fleet.finish(booking, outcome, self.now);
+        self.grant();
+    }
+
+    /// Somebody in line leaves; a second time must not matter.
+    fn give_up(&mut self) {
+        if !self.waiting.is_empty() {
+            let ticket = self.waiting.swap_remove(self.rng.below(self.waiting.len()));
+            self.fleet.leave_line(ticket);
+            self.fleet.leave_line(ticket);
+            self.grant();
+        }
+    }
+
+    fn probe(&mut self) {
+        let id = u32::try_from(self.rng.below(WORKERS as usize)).unwrap();
+        let verdict = if self.rng.below(3) == 0 {
+            Err("no answer".to_owned())
+        } else {
+            Ok(())
+        };
+        let change = self.fleet.probe(WorkerId(id), verdict, self.now);
+        if change.is_some_and(|change| change.reason.is_some()) {
+            self.lives[id as usize] += 1;
+        }
+        self.grant();
+    }
+
+    fn grant(&mut self) {
+        for grant in self.fleet.grants(self.now, &mut self.rng) {
+            self.waiting.retain(|ticket| *ticket != grant.ticket);
+            match grant.result {
+                Ok(choice) => self.hold(choice),
+                Err(refusal) => assert_eq!(refusal, NoChoice::Down),
+            }
+        }
+    }
+
+    /// The fleet's counters against the tally of those who hold a place.
+    fn compare(&self) -> Result<(), String> {
+        self.fleet.check_invariants()?;
+        if self.fleet.waiting() != self.waiting.len() {
+            return Err("the line has lost count".into());
+        }
+        for view in self.fleet.snapshot(self.now) {
+            let here = self.held.iter().filter(|(booking, life)| {
+                booking.worker() == view.id && *life == self.lives[view.id.index()]
+            });
+            let here = here.count();
+            if view.inflight as usize != here {
+                let counted = view.inflight;
+                return Err(format!("{}: {counted} counted, {here} held", view.name));
+            }
+            if here == 0 && view.queued + view.decoding > 0 {
+                return Err(format!("{}: ghosts in {view:?}", view.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn every_request_is_counted_once_however_it_ends() {
+    let policies = [
+        Policy::LeastTime,
+        Policy::RoundRobin,
+        Policy::LeastInflight,
+        Policy::Random,
+    ];
+    for (seed, policy) in (0..64).zip(policies.into_iter().cycle()) {
+        History::new(seed, policy, false)
+            .play()
+            .unwrap_or_else(|error| panic!("seed {seed}, {policy:?}: {error}"));
+    }
+}
+
+/// Negative control: bookings that are dropped without being finished must be noticed.
+#[test]
+fn a_forgotten_finish_is_caught() {
+    for seed in 0..16 {
+        History::new(seed, Policy::LeastTime, true)
+            .play()
+            .unwrap_err();
+    }
+}
+
+#[test]
+fn a_restarted_worker_neither_goes_negative_nor_keeps_ghosts() {
+    let mut rng = Rng::seeded(1);
+    let now = Seconds(1.0);
+    let mut fleet = FleetState::new(vec![spec("only", &["m"], 4)], Policy::LeastTime);
+    let mut book = |fleet: &mut FleetState| {
+        let ask = ask("m", Work::Generate, 100.0);
+        fleet.choose(&ask, &[], now, &mut rng).unwrap().booking
+    };
+    let mut old: Vec<Booking> = (0..3).map(|_| book(&mut fleet)).collect();
+    fleet.first_byte(&mut old[0], now);
+    let only = WorkerId(0);
+    let down = fleet.probe(only, Err("connection refused".into()), now);
+    assert_eq!(down.unwrap().reason.as_deref(), Some("connection refused"));
+    fleet.probe(only, Ok(()), now);
+    assert!(fleet.probe(only, Ok(()), now).is_some());
+
+    let new = [book(&mut fleet), book(&mut fleet)];
+    let before = fleet.snapshot(now);
+    for mut booking in old {
+        fleet.first_byte(&mut booking, Seconds(9.0));
+        fleet.finish(booking, Outcome::Failed, Seconds(9.0));
+    }
+    let after = fleet.snapshot(now);
+    assert_eq!(
+        (after[0].inflight, after[0].queued, after[0].decoding),
+        (2, 2, 0)
+    );
+    assert_eq!(after[0].generate, before[0].generate);
+    assert_eq!(after[0].failed, 3);
+    for booking in new {
+        fleet.finish(booking, Outcome::Gone, now);
+    }
+    assert_eq!(fleet.snapshot(now)[0].inflight, 0);
+    fleet.check_invariants().unwrap();
+}

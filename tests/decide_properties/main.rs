@@ -1,0 +1,44 @@
+//! Properties of the pure core, over many seeds and in virtual time. A failing seed names itself.
+//!
+//! Every suite has a negative control: a test that breaks a rule on purpose and asks the suite's own checker to notice.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
+
+mod closed_loop;
+mod counters;
+mod line;
+mod machine;
+mod shares;
+
+use std::sync::Arc;
+
+use forebay::decide::{Ask, Work, WorkerSpec};
+use forebay::units::{ModelName, Tokens};
+
+/// A worker that serves these models, of which nothing is known.
+fn spec(name: &str, models: &[&str], cap: u32) -> WorkerSpec {
+    WorkerSpec {
+        name: Arc::from(name),
+        models: models.iter().map(|name| ModelName::new(name)).collect(),
+        cap,
+        speed: None,
+        rise: 2,
+        fall: 3,
+    }
+}
+
+/// A streamed request for a model.
+fn ask(model: &str, work: Work, prompt: f64) -> Ask {
+    Ask {
+        model: Some(ModelName::new(model)),
+        only: None,
+        work,
+        prompt: Tokens(prompt),
+        max_tokens: None,
+        streamed: true,
+    }
+}
