@@ -18,10 +18,10 @@ use forebay::rng::Rng;
 use support::client::{Client, request};
 use support::engine::Engine;
 use support::engine::knobs::{Canned, Failure, Framing, Knobs};
-use support::expect_soon;
 use support::h2_client::H2Client;
 use support::prompt::{CHAT, chat, said, stream};
 use support::proxy::Proxy;
+use support::{PATIENCE, expect_soon, wait_until};
 
 #[test]
 fn p13_sigterm_ends_an_idle_proxy_at_once_and_well() {
@@ -409,7 +409,8 @@ fn p32_nobody_gets_anothers_answer() {
         .start();
     let answered = ask_from_everywhere(&proxy, 32);
     assert!((2_000..4_000).contains(&answered), "{answered} answered");
-    expect_soon("every request is logged", || proxy.log().len() == 4_000);
+    let logged = wait_until(PATIENCE, || proxy.log().len() == 4_000);
+    assert!(logged, "{} lines for 4,000 requests", proxy.log().len());
     expect_soon("nothing is in flight", || {
         proxy.metric("forebay_inflight", &[]) == 0.0
     });
