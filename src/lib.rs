@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod admission;
 pub mod alarm;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod decide;

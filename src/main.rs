@@ -1,4 +1,11 @@
 //! The proxy's binary.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    forebay::cli::run()
+}

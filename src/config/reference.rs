@@ -172,10 +172,16 @@ impl Row {
         }
     }
 
-    /// The first line of the example.
+    /// The line of the example that shows this key.
     #[must_use]
     pub fn example_line(&self) -> &'static str {
-        self.example.lines().next().unwrap_or_default()
+        let shows_key = |line: &&str| line.starts_with(self.name());
+        let mut lines = self.example.lines();
+        lines
+            .clone()
+            .find(shows_key)
+            .or_else(|| lines.next())
+            .unwrap_or_default()
     }
 
     /// "write: KEY = VALUE".
@@ -229,4 +235,61 @@ pub fn look_up(word: &str) -> Vec<&'static Row> {
         return ROWS.iter().filter(|row| row.name() == path).collect();
     }
     by_path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_one_row_and_every_section_too() {
+        for (at, row) in ROWS.iter().enumerate() {
+            let twin = ROWS[..at].iter().find(|earlier| earlier.key == row.key);
+            assert!(twin.is_none(), "{} has two rows", row.key);
+            let section = row.section();
+            assert!(
+                section.is_empty() || super::row(section).is_some(),
+                "{section}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_seen_also_exists() {
+        for row in ROWS {
+            for key in row.see {
+                assert!(super::row(key).is_some(), "{}: see {key}", row.key);
+                assert_ne!(*key, row.key, "{} points at itself", row.key);
+            }
+        }
+    }
+
+    #[test]
+    fn every_entry_says_what_a_reader_looks_for() {
+        for row in ROWS {
+            let entry = manual(&[row]);
+            assert!(row.purpose.ends_with('.'), "{}", row.key);
+            for caption in [
+                "syntax", "purpose", "where", "allowed", "default", "example", "see also",
+            ] {
+                assert!(
+                    entry.contains(&format!("\n  {caption} ")),
+                    "{}: {caption}",
+                    row.key
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_as_people_write_it() {
+        let keys = |word| look_up(word).iter().map(|row| row.key).collect::<Vec<_>>();
+        assert_eq!(keys("limits.body"), ["limits.body"]);
+        assert_eq!(keys("worker[1].url"), ["worker.url"]);
+        assert_eq!(keys("[[worker]]"), keys("worker"));
+        assert_eq!(keys("max_inflight"), ["worker.max_inflight"]);
+        assert_eq!(keys("path"), ["probe.path", "route.path"]);
+        assert!(keys("probe").contains(&"probe.fall"));
+        assert!(keys("colour").is_empty());
+    }
 }

@@ -134,7 +134,7 @@ pub async fn serve<IO>(
     let mut io = Guarded::new(io, pulse.clone());
     let spoken = tokio::select! {
         spoken = what_is_spoken(&mut io) => spoken,
-        _ = stopping.wait_for(|stop| *stop) => Spoken::Nothing,
+        () = told(&mut stopping) => Spoken::Nothing,
     };
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
@@ -211,7 +211,7 @@ async fn serve_http1<IO>(
     );
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        _ = stopping.wait_for(|stop| *stop) => {
+        () = told(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -242,7 +242,7 @@ async fn serve_http2<IO>(
     );
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        _ = stopping.wait_for(|stop| *stop) => {
+        () = told(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -250,6 +250,12 @@ async fn serve_http2<IO>(
     if let Err(error) = ended {
         count_refusal(gate, &pulse, &error);
     }
+}
+
+/// Waits until the process is told to stop.
+async fn told(stopping: &mut watch::Receiver<bool>) {
+    // The sender is the process; when it is gone, so are we.
+    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Connections that end before a head was read whole have no request to count, so they are counted here.

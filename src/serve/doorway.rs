@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pingora_core::apps::ServerApp;
-use pingora_core::protocols::{GetSocketDigest, Stream};
+use pingora_core::protocols::Stream;
 use pingora_core::server::ShutdownWatch;
 
 use crate::listener::{self, Gate, Plane};

@@ -27,6 +27,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let limits = limits::limits(&root.section("limits"));
     let timeouts = timeouts::timeouts(&root.section("timeouts"));
     let routing = routing::routing(&root.section("routing"));
+    let probe = probe::fleet(&root.section("probe"));
     let log = log::log(&root.section("log"));
 
     let workers = root.sections("worker");
@@ -34,7 +35,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         root.missing("worker");
     }
     let names = worker::names(&workers);
-    let workers = worker::workers(&workers, &names, &root.section("probe"));
+    let workers = worker::workers(&workers, &names, probe.as_ref());
     let routes = route::routes(&root.sections("route"), &names, timeouts.as_ref());
 
     Some(Plan {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{headers, models, origin, probe, timeouts};
-use crate::config::plan::{Engine, WorkerPlan};
+use crate::config::plan::{Engine, ProbePlan, WorkerPlan};
 use crate::config::typed::{Section, Value};
 
 const LONGEST_NAME: usize = 64;
@@ -43,7 +43,7 @@ fn name(value: &Value<'_>) -> Option<Arc<str>> {
 pub fn workers(
     sections: &[Section<'_>],
     names: &[Option<Arc<str>>],
-    fleet_probe: &Section<'_>,
+    fleet_probe: Option<&ProbePlan>,
 ) -> Option<Vec<WorkerPlan>> {
     let read: Vec<Option<WorkerPlan>> = sections
         .iter()
@@ -56,7 +56,7 @@ pub fn workers(
 fn worker(
     section: &Section<'_>,
     name: Option<Arc<str>>,
-    fleet_probe: &Section<'_>,
+    fleet_probe: Option<&ProbePlan>,
 ) -> Option<WorkerPlan> {
     let key = section.given("key");
     let has_key = key.is_some();
@@ -71,7 +71,7 @@ fn worker(
     let headers = section
         .given("headers")
         .and_then(|value| headers::headers(value, has_key));
-    let probe = probe::probe(fleet_probe, &section.section("probe"), engine);
+    let probe = probe::probe(&section.section("probe"), fleet_probe, engine);
     let timeouts = timeouts::overrides(&section.section("timeouts"));
     Some(WorkerPlan {
         name: name?,

@@ -1,0 +1,39 @@
+//! `forebay check`: says whether a configuration is good, without starting anything.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::plan_file::PlanFile;
+use super::terminal::say;
+
+/// Check a configuration and report everything that is wrong with it.
+#[derive(Args)]
+#[command(after_help = "Example:\n  forebay check --config /etc/forebay/forebay.toml")]
+pub struct Check {
+    #[command(flatten)]
+    file: PlanFile,
+}
+
+impl Check {
+    /// Loads the file, as `serve` would.
+    pub fn run(self) -> ExitCode {
+        match self.file.load() {
+            Ok((file, plan)) => {
+                let workers = counted(plan.workers.len(), "worker");
+                let routes = counted(plan.routes.len(), "route");
+                say(format_args!(
+                    "{} is good: {workers}, {routes}",
+                    file.display()
+                ));
+                ExitCode::SUCCESS
+            }
+            Err(code) => code,
+        }
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

@@ -1,0 +1,136 @@
+//! The real binary: exit codes and what is said where.
+#![expect(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+const GOOD: &str =
+    "[[worker]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nengine = \"vllm\"\nmodels = [\"m\"]\n";
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs the binary in a folder of its own.
+fn forebay(folder: &TempDir, arguments: &[&str]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(arguments)
+        .current_dir(folder.path())
+        .env_clear()
+        .env("HOME", folder.path())
+        .output()
+        .unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn folder_with(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("forebay.toml"), text).unwrap();
+    folder
+}
+
+#[test]
+fn a_good_file_is_0() {
+    let folder = folder_with(GOOD);
+    let found = forebay(&folder, &["check"]);
+    assert_eq!(found.code, Some(0), "{}", found.err);
+    assert_eq!(found.out, "./forebay.toml is good: 1 worker, 0 routes\n");
+    let named = forebay(&folder, &["check", "--config", "forebay.toml"]);
+    assert_eq!(named.code, Some(0), "{}", named.err);
+}
+
+#[test]
+fn a_wrong_file_is_2_with_everything_on_stderr() {
+    let folder = folder_with("drain = 60\n[limits]\nidle = 60\n");
+    let said = forebay(&folder, &["check"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
+    for part in [
+        "forebay.toml:1:9: drain",
+        "forebay.toml:3:8: limits.idle",
+        "worker: this key is required",
+    ] {
+        assert!(said.err.contains(part), "{part}\n{}", said.err);
+    }
+}
+
+#[test]
+fn no_file_is_2_and_says_where_it_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = forebay(&folder, &["check", "--config", "nowhere.toml"]);
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.err.contains("nowhere.toml: can't be read"),
+        "{}",
+        said.err
+    );
+    // A machine may have a configuration of its own in /etc; then there is nothing to see here.
+    if !fs::exists("/etc/forebay/forebay.toml").unwrap() {
+        let said = forebay(&folder, &["check"]);
+        assert_eq!(said.code, Some(2));
+        assert!(
+            said.err
+                .contains("./forebay.toml and /etc/forebay/forebay.toml"),
+            "{}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn wrong_arguments_are_2_and_help_is_0() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(forebay(&folder, &["chek"]).code, Some(2));
+    assert_eq!(forebay(&folder, &["check", "--conf"]).code, Some(2));
+    assert_eq!(forebay(&folder, &[]).code, Some(2));
+    for verb in ["check", "reference"] {
+        let said = forebay(&folder, &[verb, "--help"]);
+        assert_eq!(said.code, Some(0));
+        assert!(said.out.contains("Example:\n  forebay "), "{}", said.out);
+    }
+}
+
+#[test]
+fn the_reference_finds_keys_and_suggests() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = forebay(&folder, &["reference"]);
+    assert_eq!(all.code, Some(0));
+    assert!(all.out.contains("\nlimits.body\n") && all.out.contains("\nworker.url\n"));
+    let one = forebay(&folder, &["reference", "limits.body"]);
+    assert!(
+        one.out
+            .starts_with("limits.body\n  syntax    body = SIZE\n"),
+        "{}",
+        one.out
+    );
+    assert!(one.out.contains("  default   \"32MiB\"\n"), "{}", one.out);
+    let none = forebay(&folder, &["reference", "limits.boddy"]);
+    assert_eq!((none.code, none.out.as_str()), (Some(2), ""));
+    assert!(
+        none.err.contains("Did you mean limits.body?"),
+        "{}",
+        none.err
+    );
+}
+
+/// `forebay reference | head` ends quietly.
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .arg("reference")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+}

@@ -1,0 +1,291 @@
+//! Every example loads: the files in `config/`, the snippets of the reference, the blocks of the contract. And what is
+//! written down as a default is what holds.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what went wrong by failing"
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use forebay::config::reference::{self, ROWS, Row, Unset};
+use forebay::config::{self, Plan, dump};
+use toml::de::{DeTable, DeValue};
+
+const WORKER: [(&str, &str); 4] = [
+    ("name", "name = \"vllm-4090\""),
+    ("url", "url = \"http://127.0.0.1:8000\""),
+    ("engine", "engine = \"vllm\""),
+    ("models", "models = [\"m\"]"),
+];
+
+fn env(name: &str) -> Option<String> {
+    let folder = matches!(
+        name,
+        "STATE_DIRECTORY" | "XDG_STATE_HOME" | "FOREBAY_ADMIN_TOKEN"
+    );
+    (!folder).then(|| "value-of-the-environment".to_owned())
+}
+
+fn parse(text: &str) -> Plan {
+    config::parse(text, Path::new("forebay.toml"), &env)
+        .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+}
+
+/// A worker's table without one of its keys.
+fn worker_without(key: &str) -> String {
+    let lines = WORKER.iter().filter(|(name, _)| *name != key);
+    let lines: Vec<_> = lines.map(|(_, line)| *line).collect();
+    format!("[[worker]]\n{}\n", lines.join("\n"))
+}
+
+/// A whole file around lines that belong to one row's section.
+fn file_around(row: &Row, lines: &str) -> String {
+    let outer = row.section().split('.').next().unwrap();
+    match outer {
+        _ if lines.starts_with("[[worker]]") => lines.to_owned(),
+        _ if lines.starts_with('[') => format!("{lines}\n{}", worker_without("")),
+        "" => format!("{lines}\n{}", worker_without("")),
+        "worker" => format!("{}{lines}\n", worker_without(row.name())),
+        "route" if row.name() != "path" => {
+            format!("{}[[route]]\npath = \"/a\"\n{lines}\n", worker_without(""))
+        }
+        section => {
+            let header = reference::row(section).unwrap().kind.header(section);
+            format!("{header}\n{lines}\n{}", worker_without(""))
+        }
+    }
+}
+
+#[test]
+fn every_file_in_config_loads() {
+    let mut seen = 0;
+    for entry in fs::read_dir("config").unwrap() {
+        let path: PathBuf = entry.unwrap().path();
+        config::load(&path, &env).unwrap_or_else(|problems| panic!("{problems}"));
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn every_example_of_the_reference_loads() {
+    let secrets = tempfile::tempdir().unwrap();
+    fs::write(secrets.path().join("admin.token"), "from-a-file\n").unwrap();
+    for row in ROWS {
+        let text = file_around(row, row.example);
+        let loaded = config::parse(&text, &secrets.path().join("forebay.toml"), &env);
+        loaded.unwrap_or_else(|problems| panic!("{}\n{text}\n{problems}", row.key));
+    }
+}
+
+/// Writing a default down changes nothing.
+#[test]
+fn defaults_are_what_the_reference_says() {
+    for row in ROWS {
+        let Unset::Is(default) = row.unset else {
+            continue;
+        };
+        let line = match row.section() {
+            "routing.retries" => format!("retries = {{ {} = {default} }}", row.name()),
+            _ => format!("{} = {default}", row.name()),
+        };
+        let without = dump::json(&parse(&file_around(row, "")));
+        assert_eq!(
+            dump::json(&parse(&file_around(row, &line))),
+            without,
+            "{}",
+            row.key
+        );
+    }
+}
+
+/// The defaults that users rely on, as the contract lists them.
+#[test]
+fn defaults_are_what_the_contract_says() {
+    let contract = r#"
+        drain = "60s"
+        [listen]
+        http  = ["127.0.0.1:7070"]
+        admin = "127.0.0.1:7071"
+        open = false
+        [limits]
+        body = "32MiB"
+        buffered = "1GiB"
+        header = "64KiB"
+        header_timeout = "10s"
+        idle = "60s"
+        [timeouts]
+        connect = "3s"
+        first_byte = "300s"
+        answer = "30m"
+        between_bytes = "5m"
+        total = "off"
+        [routing]
+        policy = "least_time"
+        retries = { extra = 2 }
+        [probe]
+        interval = "2s"
+        timeout = "2s"
+        rise = 2
+        fall = 3
+        [log]
+        level = "info"
+        access = "stdout"
+    "#;
+    let typed = format!("{contract}\n{}max_inflight = 64\n", worker_without(""));
+    assert_eq!(
+        dump::json(&parse(&typed)),
+        dump::json(&parse(&worker_without("")))
+    );
+    let rows: BTreeSet<_> = ROWS
+        .iter()
+        .filter(|row| matches!(row.unset, Unset::Is(_)))
+        .map(|row| row.key)
+        .collect();
+    let mut listed = keys_of(&typed);
+    listed.insert("route.repeat".to_owned()); // "unsafe", which shows only on a route
+    for key in rows {
+        assert!(
+            listed.contains(key),
+            "{key} has a default that no test holds"
+        );
+    }
+}
+
+#[test]
+fn the_contracts_worker_and_route_load() {
+    let plan = parse(
+        r#"
+        [[worker]]
+        name = "vllm-4090"
+        url = "http://192.168.1.10:8000"
+        engine = "vllm"
+        key = { env = "VLLM_KEY" }
+        models = { good = "Qwen/Qwen2.5-7B-Instruct-AWQ" }
+        speed = 4.0
+        max_inflight = 16
+
+        [[route]]
+        path = "/raw/*"
+        workers = ["vllm-4090"]
+        repeat = "unsafe"
+        "#,
+    );
+    let worker = &plan.workers[0];
+    assert_eq!(worker.origin.authority, "192.168.1.10:8000");
+    assert_eq!(worker.models[0].client.as_str(), "good");
+    assert_eq!(
+        worker.models[0].worker.as_str(),
+        "Qwen/Qwen2.5-7B-Instruct-AWQ"
+    );
+    assert_eq!(
+        worker.key.as_ref().unwrap().expose(),
+        "value-of-the-environment"
+    );
+    assert_eq!((worker.speed, worker.max_inflight), (Some(4.0), 16));
+    assert_eq!(worker.probe.path.as_deref(), Some("/health"));
+    assert!(plan.routes[0].pattern.matches("/raw/x"));
+}
+
+#[test]
+fn nearer_keys_go_before_farther_ones() {
+    let text = r#"
+        [timeouts]
+        connect = "1s"
+        answer = "1h"
+        [probe]
+        fall = 7
+        path = "/fleet"
+        [[worker]]
+        name = "a"
+        url = "http://127.0.0.1:1"
+        engine = "generic"
+        models = ["m"]
+        probe = { path = "/own" }
+        timeouts = { total = "off" }
+        [[worker]]
+        name = "b"
+        url = "http://127.0.0.1:2"
+        engine = "triton"
+        models = ["m"]
+        [[route]]
+        path = "/x"
+        timeouts = { answer = "2h" }
+    "#;
+    let plan = parse(text);
+    let own = &plan.workers[0].probe;
+    assert_eq!(
+        (own.path.as_deref(), own.fall, own.rise),
+        (Some("/own"), 7, 2)
+    );
+    assert_eq!(plan.workers[1].probe.path.as_deref(), Some("/fleet"));
+    assert_eq!(plan.workers[0].timeouts.total, Some(None));
+    assert_eq!(plan.workers[0].timeouts.answer, None);
+    let route = &plan.routes[0].timeouts;
+    assert_eq!(route.connect.to_string(), "1s");
+    assert_eq!(route.answer.unwrap().to_string(), "2h");
+    assert_eq!(plan.routes[0].workers.len(), 2);
+}
+
+#[test]
+fn the_state_folder_is_found_by_rule() {
+    let state = |known: &[(&str, &str)]| {
+        let env = |name: &str| {
+            let found = known.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let plan = config::parse(&worker_without(""), Path::new("/etc/forebay.toml"), &env);
+        plan.map(|plan| plan.state.display().to_string())
+    };
+    let home = ("HOME", "/home/me");
+    let xdg = ("XDG_STATE_HOME", "/x");
+    assert_eq!(state(&[home]).unwrap(), "/home/me/.local/state/forebay");
+    assert_eq!(state(&[home, xdg]).unwrap(), "/x/forebay");
+    assert_eq!(
+        state(&[home, ("XDG_STATE_HOME", "x")]).unwrap(),
+        "/home/me/.local/state/forebay"
+    );
+    assert_eq!(
+        state(&[xdg, ("STATE_DIRECTORY", "/var/lib/a:/var/lib/b")]).unwrap(),
+        "/var/lib/a"
+    );
+    assert_eq!(state(&[]).unwrap_err().iter().next().unwrap().key, "state");
+}
+
+/// `full.toml` shows every key that there is.
+#[test]
+fn full_toml_is_full() {
+    let shown = keys_of(&fs::read_to_string("config/full.toml").unwrap());
+    for row in ROWS {
+        assert!(
+            shown.contains(row.key),
+            "config/full.toml lacks {}",
+            row.key
+        );
+    }
+}
+
+/// The keys of a file, as the reference writes them.
+fn keys_of(text: &str) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    collect(DeTable::parse(text).unwrap().get_ref(), "", &mut keys);
+    keys
+}
+
+fn collect(table: &DeTable<'_>, section: &str, keys: &mut BTreeSet<String>) {
+    for (name, value) in table.iter() {
+        let key = reference::join(section, name.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) => collect(inner, &key, keys),
+            DeValue::Array(items) => {
+                let tables = items.iter().filter_map(|item| item.get_ref().as_table());
+                tables.for_each(|inner| collect(inner, &key, keys));
+            }
+            _ => {}
+        }
+        keys.insert(key);
+    }
+}

@@ -1,0 +1,544 @@
+//! What is wrong is said: all of it, at its line, without a secret, and never by a panic.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what went wrong by failing"
+)]
+
+use std::fs;
+use std::path::Path;
+
+use forebay::config::reference::{self, Kind, ROWS};
+use forebay::config::{self, Problem, Problems, dump};
+use forebay::rng::Rng;
+
+const WORKER: &str =
+    "[[worker]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nengine = \"vllm\"\nmodels = [\"m\"]\n";
+const CANARY: &str = "canary-7f3a91";
+
+fn env(name: &str) -> Option<String> {
+    match name {
+        "HOME" => Some("/home/me".to_owned()),
+        "CANARY" => Some(CANARY.to_owned()),
+        "SPACED" => Some(format!("{CANARY} with a space")),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn problems(text: &str) -> Problems {
+    match config::parse(text, Path::new("forebay.toml"), &env) {
+        Ok(_) => panic!("nothing was wrong with:\n{text}"),
+        Err(problems) => problems,
+    }
+}
+
+/// The only problem of a text put before or after a good worker.
+fn only(text: &str) -> Problem {
+    let whole = if text.starts_with('+') {
+        format!("{WORKER}{}", &text[1..])
+    } else {
+        format!("{text}\n{WORKER}")
+    };
+    let found = problems(&whole);
+    assert_eq!(found.iter().count(), 1, "{whole}\n{found}");
+    found.iter().next().unwrap().clone()
+}
+
+#[test]
+fn all_mistakes_are_reported_at_their_lines() {
+    let text = r#"drain = 60
+sate = "/var/lib/forebay"
+
+[queue]
+entries = 100
+
+[listen]
+http = ["0.0.0.0:7070", "127.0.0.1"]
+
+[limits]
+body = "32 MiB"
+header = "1KiB"
+
+[timeouts]
+connect = "off"
+
+[routing]
+policy = "least-time"
+retries = { extra = 99 }
+
+[[worker]]
+name = "a"
+url = "https://10.0.0.1"
+engine = "vlm"
+models = []
+max_fails = 3
+
+[[worker]]
+name = "a"
+url = "http://127.0.0.1:1?x"
+engine = "vllm"
+
+[[route]]
+path = "raw/*"
+workers = ["b"]
+"#;
+    let found = problems(text);
+    let places: Vec<_> = found
+        .iter()
+        .map(|problem| (problem.line, problem.key.as_str()))
+        .collect();
+    let expected = [
+        (1, "drain"),
+        (2, "sate"),
+        (4, "queue"),
+        (8, "listen.http[0]"),
+        (8, "listen.http[1]"),
+        (11, "limits.body"),
+        (12, "limits.header"),
+        (15, "timeouts.connect"),
+        (18, "routing.policy"),
+        (19, "routing.retries.extra"),
+        (23, "worker[0].url"),
+        (24, "worker[0].engine"),
+        (25, "worker[0].models"),
+        (26, "worker[0].max_fails"),
+        (28, "worker[1].models"),
+        (29, "worker[1].name"),
+        (30, "worker[1].url"),
+        (34, "route[0].path"),
+        (35, "route[0].workers[0]"),
+    ];
+    assert_eq!(places, expected, "{found}");
+}
+
+#[test]
+fn a_problem_reads_well() {
+    assert_eq!(
+        only("drain = 60").to_string(),
+        "forebay.toml:1:9: drain = 60: a bare number has no unit\n    \
+         allowed: a number with its unit ms, s, m, h or d, as in \"1.5s\", from 0s to 24h\n    \
+         way out: write: drain = \"60s\""
+    );
+    assert_eq!(
+        only("+max_infligth = 3").to_string(),
+        "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
+         allowed: name, url, engine, models, max_inflight, speed, key, headers, probe, timeouts\n    \
+         way out: did you mean max_inflight?"
+    );
+}
+
+#[test]
+fn each_mistake_is_understood() {
+    let cases = [
+        (
+            "http = [\"127.0.0.1:7070\"]",
+            "unknown key",
+            "http belongs in [listen]",
+        ),
+        (
+            "[limits]\nidle = \"5 s\"",
+            "this unit is not known",
+            "idle = \"2m\"",
+        ),
+        (
+            "[limits]\nidle = \"5\"",
+            "a bare number has no unit",
+            "idle = \"5s\"",
+        ),
+        ("[limits]\nidle = \"0s\"", "out of range", "idle = \"2m\""),
+        (
+            "[limits]\nidle = \"9000d\"",
+            "out of range",
+            "idle = \"2m\"",
+        ),
+        (
+            "[limits]\nbody = \"2GiB\"",
+            "would never fit",
+            "buffered = \"2GiB\"",
+        ),
+        (
+            "[timeouts]\ntotal = false",
+            "switched off by a word",
+            "total = \"off\"",
+        ),
+        (
+            "[listen]\nhttp = \"127.0.0.1:1\"",
+            "a list is wanted",
+            "http = [",
+        ),
+        (
+            "[listen]\nhttp = [\"localhost:1\"]",
+            "not an IP address",
+            "127.0.0.1",
+        ),
+        (
+            "[listen]\nhttp = [\":1\"]",
+            "IP address is missing",
+            "0.0.0.0",
+        ),
+        ("[listen]\nhttp = []", "no address", "http = ["),
+        (
+            "[listen]\nhttp = [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
+            "takes this address",
+            "once",
+        ),
+        (
+            "[listen]\nadmin = \"127.0.0.1:7070\"",
+            "address of its own",
+            "admin = ",
+        ),
+        (
+            "[listen]\nhttp = [\"10.0.0.1:1\"]",
+            "could use every worker",
+            "open = true",
+        ),
+        (
+            "[listen]\nopen = \"yes\"",
+            "true or false is wanted",
+            "open = true",
+        ),
+        (
+            "[listen]\ntls = {}",
+            "not supported by this version yet",
+            "leave it out",
+        ),
+        (
+            "[[limits]]\nidle = \"1s\"",
+            "only one of this table",
+            "[limits]",
+        ),
+        (
+            "[routing]\npolicy = \"weighted\"",
+            "not supported by this version yet",
+            "least_time",
+        ),
+        (
+            "[routing]\npolicy = \"randm\"",
+            "unknown word",
+            "\"random\"",
+        ),
+        (
+            "[routing]\nretries = { on = [] }",
+            "not supported by this version yet",
+            "leave it out",
+        ),
+        ("[probe]\npath = \"health\"", "not a path", "path = \"/"),
+        ("[probe]\nrise = 0", "out of range", "rise = 1"),
+        (
+            "[probe]\nrise = 1.5",
+            "a whole number is wanted",
+            "rise = 1",
+        ),
+        (
+            "[log]\naccess = \"stdot\"",
+            "neither a known word nor a path",
+            "\"stdout\"",
+        ),
+        (
+            "[log]\nreplay = true",
+            "not supported by this version yet",
+            "leave it out",
+        ),
+        (
+            "[admin]\ntoken = { env = \"NOPE\" }",
+            "NOPE is not set",
+            "set NOPE",
+        ),
+        (
+            "[admin]\ntoken = { env = \"A\", file = \"b\" }",
+            "one source",
+            "token = {",
+        ),
+        (
+            "[admin]\ntoken = { file = \"/does/not/exist\" }",
+            "can't be read",
+            "create it",
+        ),
+        ("state = \"${NOPE}/x\"", "NOPE is not set", "$${NOPE}"),
+        ("state = \"${NOPE\"", "closing brace", "${NAME}"),
+        ("state = \"\"", "empty", "state = "),
+        ("+weight = 3", "nginx's key", "speed = 4.0"),
+        ("+speed = 0", "out of range", "speed = 4.0"),
+        ("+speed = nan", "out of range", "speed = 4.0"),
+        ("+max_inflight = -1", "out of range", "max_inflight = 16"),
+        (
+            "+lora = {}",
+            "not supported by this version yet",
+            "leave it out",
+        ),
+        (
+            "+headers = { \"Host\" = \"x\" }",
+            "belongs to the connection",
+            "leave it out",
+        ),
+        (
+            "+headers = { \"X-Request-Id\" = \"x\" }",
+            "sets this header itself",
+            "leave it out",
+        ),
+        (
+            "+headers = { \"A b\" = \"x\" }",
+            "not the name of a header",
+            "headers = {",
+        ),
+        (
+            "+headers = { \"X-A\" = \"a\\nb\" }",
+            "can't carry",
+            "headers = {",
+        ),
+        (
+            "+headers = { \"X-A\" = \"1\", \"x-a\" = \"2\" }",
+            "listed twice",
+            "once",
+        ),
+        (
+            "+key = { env = \"CANARY\" }\nheaders = { Authorization = \"x\" }",
+            "key is sent",
+            "either",
+        ),
+        (
+            "+[[worker]]\nname = \"b\"\nurl = \"http://x\"\nengine = \"vllm\"\nmodels = { a = \"*\" }",
+            "asking a worker",
+            "as the worker knows it",
+        ),
+        (
+            "+[[worker]]\nname = \"b\"\nurl = \"http://x:0\"\nengine = \"vllm\"\nmodels = [\"a\"]",
+            "this port",
+            "url = ",
+        ),
+        (
+            "+[[worker]]\nname = \"b\"\nurl = \"http://x\"\nengine = \"vllm\"\nmodels = [\"a\", \"a\"]",
+            "listed twice",
+            "once",
+        ),
+        (
+            "+[[route]]\npath = \"/a*\"",
+            "only at the end",
+            "path = \"/raw/*\"",
+        ),
+        (
+            "+[[route]]\npath = \"/a/*/b\"",
+            "only at the end",
+            "path = \"/raw/*\"",
+        ),
+        (
+            "+[[route]]\npath = \"/a?b\"",
+            "no path has",
+            "path = \"/raw/*\"",
+        ),
+        (
+            "+[[route]]\npath = \"/a\"\nworkers = []",
+            "nobody could answer",
+            "leave the key out",
+        ),
+        (
+            "+[[route]]\npath = \"/a\"\nworkers = [\"a\", \"a\"]",
+            "listed twice",
+            "once",
+        ),
+        (
+            "+[[route]]\npath = \"/a/*\"\n[[route]]\npath = \"/a/b\"",
+            "takes all of this before",
+            "narrower",
+        ),
+        (
+            "+[[route]]\npath = \"/a\"\nrepeat = \"always\"",
+            "unknown word",
+            "repeat = \"safe\"",
+        ),
+        ("+[[route]]\nworkers = [\"a\"]", "required", "path = "),
+    ];
+    for (text, message, way_out) in cases {
+        let problem = only(text);
+        assert!(problem.message.contains(message), "{text}\n{problem}");
+        let instead = problem.instead.clone().unwrap_or_default();
+        assert!(instead.contains(way_out), "{text}\n{problem}");
+    }
+}
+
+#[test]
+fn a_file_without_a_worker_is_told_to_have_one() {
+    let found = problems("");
+    assert_eq!(found.iter().next().unwrap().key, "worker");
+    let found = problems("[worker]\nname = \"a\"");
+    assert!(found.to_string().contains("write: [[worker]]"), "{found}");
+}
+
+/// A broken line costs itself; the others are still read. A broken header makes the rest meaningless.
+#[test]
+fn broken_syntax_does_not_hide_other_mistakes() {
+    let found = problems(&format!("drain =\nsate = 1\n{WORKER}speed = 0\n"));
+    let lines: Vec<_> = found.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [1, 2, 8], "{found}");
+    let found = problems("[limits\nbody = 1\n");
+    assert!(found.iter().all(|problem| problem.line == 1), "{found}");
+    let twice = problems(&format!("drain = \"1s\"\ndrain = \"2s\"\n{WORKER}"));
+    assert_eq!(twice.iter().next().unwrap().line, 2);
+}
+
+/// Every row is a key that the reader reads: a value that fits nowhere is refused at it.
+#[test]
+fn every_key_of_the_reference_is_read() {
+    for row in ROWS {
+        let wrong = "1979-05-27";
+        let text = match (row.section(), row.kind) {
+            ("", _) => format!("{} = {wrong}", row.name()),
+            ("worker" | "route", _) => format!("[[{}]]\n{} = {wrong}", row.section(), row.name()),
+            (section, _) => format!("[{section}]\n{} = {wrong}", row.name()),
+        };
+        let found = problems(&text);
+        let shown = row
+            .key
+            .replacen("worker.", "worker[0].", 1)
+            .replacen("route.", "route[0].", 1);
+        let at_key =
+            |problem: &&Problem| problem.key == shown && problem.message.contains("wanted here");
+        let secret =
+            row.kind == Kind::Secret && found.to_string().contains("a secret is not written");
+        let list = row.kind == Kind::Sections && found.to_string().contains("list of tables");
+        let read = found.iter().find(at_key).is_some() || secret || list;
+        assert!(read, "{} is not read:\n{found}", row.key);
+    }
+}
+
+/// Every key that is laid over another section is read there too, and keeps no default of its own.
+#[test]
+fn every_override_is_read() {
+    for over in ROWS {
+        let Kind::Over(section) = over.kind else {
+            continue;
+        };
+        for row in reference::within(section) {
+            let text = format!(
+                "[[{}]]\n{} = {{ {} = [] }}",
+                over.section(),
+                over.name(),
+                row.name()
+            );
+            let key = format!("{}[0].{}.{}", over.section(), over.name(), row.name());
+            assert!(
+                problems(&text).iter().any(|problem| problem.key == key),
+                "{key}"
+            );
+        }
+    }
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let refused = [
+        format!("[admin]\ntoken = \"{CANARY}\"\n{WORKER}"),
+        format!("[admin]\ntoken = {{ env = \"{CANARY}\" }}\n{WORKER}"),
+        format!("[admin]\ntoken = {{ value = \"{CANARY}\" }}\n{WORKER}"),
+        format!("[admin]\ntoken = [\"{CANARY}\"]\n{WORKER}"),
+        format!("token = \"{CANARY}\"\n{WORKER}"),
+        format!("{WORKER}key = {{ env = \"SPACED\" }}"),
+        format!("{WORKER}key = {{ env = \"EMPTY\" }}"),
+        format!("{WORKER}key = \"{CANARY}\""),
+        format!("{WORKER}api_key = \"{CANARY}\""),
+        format!("{WORKER}headers = {{ Host = \"{CANARY}\" }}"),
+        format!("{WORKER}headers = {{ X-A = \"{CANARY}\\n\" }}"),
+        format!("{WORKER}headers = \"{CANARY}\""),
+        format!("{WORKER}probe = {{ path = \"${{CANARY}}\" }}"),
+        format!("{WORKER}speed = \"${{CANARY}}\""),
+        format!("drain = \"${{CANARY}}\"\n{WORKER}"),
+        format!("{WORKER}[[worker]]\nurl = \"http://me:{CANARY}@host\""),
+        format!("{WORKER}[[worker]]\nurl = \"http://host/?key={CANARY}\""),
+        format!("{WORKER}[[worker]]\nurl = \"http://${{CANARY}}:port\""),
+        format!("{WORKER}[[worker]]\nengine = \"${{CANARY}}\""),
+    ];
+    for text in refused {
+        let found = problems(&text);
+        assert!(
+            !format!("{found} {found:?}").contains(CANARY),
+            "{text}\n{found}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("key"), format!("{CANARY}\r\n")).unwrap();
+    let text = format!(
+        "[admin]\ntoken = {{ env = \"CANARY\" }}\n{WORKER}key = {{ file = \"key\" }}\nheaders = {{ X-A = \"${{CANARY}}\" }}"
+    );
+    let plan = config::parse(&text, &folder.path().join("forebay.toml"), &env).unwrap();
+    assert_eq!(plan.workers[0].key.as_ref().unwrap().expose(), CANARY);
+    assert_eq!(plan.workers[0].headers[0].1, CANARY);
+    assert_eq!(plan.admin_token.as_ref().unwrap().expose(), CANARY);
+    let shown = dump::json(&plan);
+    assert!(
+        !format!("{plan:?}{shown}").contains(CANARY),
+        "{plan:?}\n{shown}"
+    );
+    let dumped: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(dumped["worker"][0]["key"], "***");
+    assert_eq!(dumped["worker"][0]["headers"]["x-a"], "***");
+    assert_eq!(dumped["admin"]["token"], "***");
+}
+
+#[test]
+fn the_environments_token_goes_first() {
+    let env = |name: &str| match name {
+        "FOREBAY_ADMIN_TOKEN" => Some("any non-empty value".to_owned()),
+        other => env(other),
+    };
+    let text = format!("[admin]\ntoken = {{ env = \"CANARY\" }}\n{WORKER}");
+    let plan = config::parse(&text, Path::new("forebay.toml"), &env).unwrap();
+    assert_eq!(plan.admin_token.unwrap().expose(), "any non-empty value");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_problem() {
+    let found = config::load(Path::new("/does/not/exist.toml"), &env).unwrap_err();
+    assert!(
+        found
+            .to_string()
+            .starts_with("/does/not/exist.toml: can't be read"),
+        "{found}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("latin1.toml");
+    fs::write(&path, b"# a\nstate = \"caf\xe9\"\n").unwrap();
+    let found = config::load(&path, &env).unwrap_err();
+    assert!(found.to_string().contains("line 2 is not UTF-8"), "{found}");
+}
+
+/// Input never panics: 2,000 seeded mutations of the fullest file there is.
+#[test]
+fn mutations_never_panic() {
+    let full = fs::read_to_string("config/full.toml").unwrap();
+    let letters: Vec<char> = full.chars().collect();
+    let odd = [
+        '"', '[', ']', '{', '}', '=', '$', '*', '\n', '\0', 'é', '\u{2028}', '0', '-', '.',
+    ];
+    let mut refused = 0;
+    for seed in 0..2_000 {
+        let mut rng = Rng::seeded(seed);
+        let mut text = letters.clone();
+        for _ in 0..=rng.below(4) {
+            let at = rng.below(text.len());
+            match rng.below(4) {
+                0 => text[at] = odd[rng.below(odd.len())],
+                1 => text.insert(at, odd[rng.below(odd.len())]),
+                2 => drop(text.drain(at..(at + rng.below(40)).min(text.len()))),
+                _ => text.truncate(at.max(1)),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        if let Err(found) =
+            config::parse(&text, Path::new("forebay.toml"), &|_| Some("x".to_owned()))
+        {
+            refused += 1;
+            assert!(!found.to_string().is_empty());
+            for problem in &found {
+                assert!(
+                    problem.line <= text.split('\n').count(),
+                    "seed {seed}: {problem}"
+                );
+            }
+        }
+    }
+    assert!(
+        refused > 500,
+        "only {refused} of 2,000 mutations were noticed"
+    );
+}
