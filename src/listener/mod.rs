@@ -281,22 +281,32 @@ struct Seat {
 type Answer = Tracked<Either<Relay, Full<Bytes>>>;
 
 impl Seat {
-    async fn answer(self, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+    /// Takes note of the request at once; the rest is done when the future is polled.
+    fn answer(
+        self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
         let answering = self.pulse.begin();
-        let response = match self.plane {
+        let answer = match self.plane {
             Plane::Client(app) => {
                 let client = Client {
                     peer: self.peer,
                     http2: self.http2,
                 };
-                line::answer(&app, client, request).await.map(Either::Left)
+                Either::Left(line::answer(app, client, request))
             }
-            Plane::Admin(admin) => admin.answer(&request).map(Either::Right),
+            Plane::Admin(admin) => Either::Right(admin.answer(&request)),
         };
-        Ok(response.map(|body| Tracked {
-            body,
-            _answering: answering,
-        }))
+        async move {
+            let response = match answer {
+                Either::Left(answering) => answering.await.map(Either::Left),
+                Either::Right(answer) => answer.map(Either::Right),
+            };
+            Ok(response.map(|body| Tracked {
+                body,
+                _answering: answering,
+            }))
+        }
     }
 }
 
