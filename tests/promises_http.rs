@@ -76,7 +76,28 @@ fn p13_a_stopping_proxy_waits_no_longer_than_its_limit() {
     let took = worker.now().0 - before;
     assert_eq!(status.code(), Some(0));
     assert!((0.9..=2.0).contains(&took), "stopped after {took} s");
-    assert_eq!(proxy.log_of(1).len(), 1, "the cut request is logged");
+    let line = &proxy.log_of(1)[0];
+    let (status, reason) = (&line["status"], &line["reason"]);
+    assert_eq!((status, reason), (&503.into(), &"overloaded".into()));
+}
+
+#[test]
+fn p13_a_stream_that_outlasts_the_limit_is_cut_and_logged_over_h2_too() {
+    let worker = Engine::start();
+    let proxy = Proxy::setup()
+        .top("drain = \"300ms\"")
+        .worker("w", &worker)
+        .start();
+    worker.tune(|knobs| knobs.fail(Failure::StallAfter(2), u64::MAX));
+    let mut client = H2Client::connect(proxy.address());
+    let body = stream("x", 9);
+    let mut reading = client.open("POST", CHAT, &[], body.as_bytes()).unwrap();
+    assert!(client.piece(&mut reading).unwrap().is_ok());
+    proxy.signal("TERM");
+    assert_eq!(proxy.wait_exit(Duration::from_secs(5)).code(), Some(0));
+    let line = &proxy.log_of(1)[0];
+    let (status, reason) = (&line["status"], &line["reason"]);
+    assert_eq!((status, reason), (&200.into(), &"overloaded".into()));
 }
 
 #[test]
