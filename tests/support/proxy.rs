@@ -147,7 +147,9 @@ impl Setup {
             child: Mutex::new(child),
             folder,
         };
-        let listens = wait_until(super::PATIENCE, || proxy.has_ended() || reachable(admin));
+        let listens = wait_until(super::PATIENCE, || {
+            proxy.has_ended() || (reachable(admin) && reachable(client))
+        });
         assert!(
             listens && !proxy.has_ended(),
             "the proxy did not come up:\n{}",
