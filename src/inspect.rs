@@ -3,6 +3,7 @@
 //! hyper has parsed the head; what it lets through and we can't read safely is refused here: a missing or doubled
 //! `Host`, a target that names another host than `Host` does, CONNECT, upgrades that this version does not carry.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, UPGRADE};
@@ -18,6 +19,15 @@ use crate::units::{ModelName, Tokens};
 
 /// The length of the JSON part of a KServe request with binary tensors.
 const KSERVE_HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// Who asks, as the connection knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The address at the other end.
+    pub peer: Option<IpAddr>,
+    /// Whether HTTP/2 is spoken.
+    pub http2: bool,
+}
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug)]

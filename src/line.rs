@@ -5,7 +5,6 @@
 
 mod own;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +23,7 @@ use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
 use crate::forward::relay::{self, Relay};
 use crate::forward::{Begun, Errand, Forward, refusal};
-use crate::inspect::{self, Way};
+use crate::inspect::{self, Client, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue;
 use crate::units::ModelName;
@@ -49,15 +48,6 @@ pub struct App {
     pub forward: Forward,
     /// True once the process was told to stop: not ready, and no new request is begun.
     pub stopping: AtomicBool,
-}
-
-/// Who asks, as the connection knows it.
-#[derive(Clone, Copy, Debug)]
-pub struct Client {
-    /// The address at the other end.
-    pub peer: Option<IpAddr>,
-    /// Whether HTTP/2 is spoken.
-    pub http2: bool,
 }
 
 enum Answer {
@@ -144,7 +134,8 @@ where
         plan: &plan,
         client,
     };
-    let begun = app.forward.answer(lease, &errand, exchange).await?; // 502 503 504; sends again inside
+    // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
+    let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(Box::new(begun)))
 }
 

@@ -22,16 +22,18 @@ const WORKER: [(&str, &str); 4] = [
 ];
 
 fn env(name: &str) -> Option<String> {
-    let folder = matches!(
-        name,
-        "STATE_DIRECTORY" | "XDG_STATE_HOME" | "FOREBAY_ADMIN_TOKEN"
-    );
+    let folder = matches!(name, "STATE_DIRECTORY" | "XDG_STATE_HOME");
     (!folder).then(|| "value-of-the-environment".to_owned())
 }
 
 fn parse(text: &str) -> Plan {
     config::parse(text, Path::new("forebay.toml"), &env)
         .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+}
+
+/// A plan as it is shown.
+fn shown(text: &str) -> serde_json::Value {
+    serde_json::from_str(&dump::json(&parse(text))).unwrap()
 }
 
 /// A worker's table without one of its keys.
@@ -190,44 +192,78 @@ fn the_contracts_worker_and_route_load() {
     assert!(plan.routes[0].pattern.matches("/raw/x"));
 }
 
+/// Each key that is laid over another has its effect, and only its own.
 #[test]
 fn nearer_keys_go_before_farther_ones() {
-    let text = r#"
-        [timeouts]
-        connect = "1s"
-        answer = "1h"
-        [probe]
-        fall = 7
-        path = "/fleet"
-        [[worker]]
-        name = "a"
-        url = "http://127.0.0.1:1"
-        engine = "generic"
-        models = ["m"]
-        probe = { path = "/own" }
-        timeouts = { total = "off" }
-        [[worker]]
-        name = "b"
-        url = "http://127.0.0.1:2"
-        engine = "triton"
-        models = ["m"]
-        [[route]]
-        path = "/x"
-        timeouts = { answer = "2h" }
-    "#;
-    let plan = parse(text);
-    let own = &plan.workers[0].probe;
-    assert_eq!(
-        (own.path.as_deref(), own.fall, own.rise),
-        (Some("/own"), 7, 2)
-    );
-    assert_eq!(plan.workers[1].probe.path.as_deref(), Some("/fleet"));
-    assert_eq!(plan.workers[0].timeouts.total, Some(None));
-    assert_eq!(plan.workers[0].timeouts.answer, None);
-    let route = &plan.routes[0].timeouts;
-    assert_eq!(route.connect.to_string(), "1s");
-    assert_eq!(route.answer.unwrap().to_string(), "2h");
-    assert_eq!(plan.routes[0].workers.len(), 2);
+    let probe = [
+        ("path", "\"/own\""),
+        ("interval", "\"7s\""),
+        ("timeout", "\"7s\""),
+        ("rise", "7"),
+        ("fall", "7"),
+    ];
+    let timeouts = [
+        ("connect", "\"7s\""),
+        ("first_byte", "\"7s\""),
+        ("answer", "\"7s\""),
+        ("between_bytes", "\"7s\""),
+        ("total", "\"7s\""),
+    ];
+    let places = [
+        ("worker", "probe", probe),
+        ("worker", "timeouts", timeouts),
+        ("route", "timeouts", timeouts),
+    ];
+    for (section, table, keys) in places {
+        let plain = shown(&format!("{}[[route]]\npath = \"/x\"\n", worker_without("")));
+        for (key, value) in keys {
+            let own = format!("{table} = {{ {key} = {value} }}\n");
+            let text = match section {
+                "worker" => format!("{}{own}[[route]]\npath = \"/x\"\n", worker_without("")),
+                _ => format!("{}[[route]]\npath = \"/x\"\n{own}", worker_without("")),
+            };
+            let mut expected = plain.clone();
+            expected[section][0][table][key] = serde_json::from_str(value).unwrap();
+            assert_eq!(shown(&text), expected, "{text}");
+        }
+    }
+}
+
+/// What holds for the fleet reaches every worker and route.
+#[test]
+fn farther_keys_hold_where_nearer_ones_are_silent() {
+    let fleet = "[timeouts]\ntotal = \"7s\"\n[probe]\npath = \"/fleet\"\nfall = 7\n";
+    let plan = parse(&format!(
+        "{fleet}{}[[route]]\npath = \"/x\"\n",
+        worker_without("")
+    ));
+    let probe = &plan.workers[0].probe;
+    assert_eq!((probe.path.as_deref(), probe.fall), (Some("/fleet"), 7));
+    assert_eq!(plan.routes[0].timeouts.total.unwrap().to_string(), "7s");
+    assert_eq!(plan.routes[0].workers.len(), 1);
+}
+
+#[test]
+fn every_engine_has_its_liveness_path() {
+    let paths = [
+        ("forebay", Some("/health")),
+        ("vllm", Some("/health")),
+        ("sglang", Some("/health")),
+        ("llamacpp", Some("/health")),
+        ("tgi", Some("/health")),
+        ("tei", Some("/health")),
+        ("triton", Some("/v2/health/ready")),
+        ("ollama", Some("/api/version")),
+        ("openai", Some("/v1/models")),
+        ("generic", None),
+    ];
+    for (engine, path) in paths {
+        let plan = parse(&format!(
+            "{}engine = \"{engine}\"\n",
+            worker_without("engine")
+        ));
+        assert_eq!(plan.workers[0].probe.path.as_deref(), path, "{engine}");
+    }
 }
 
 #[test]

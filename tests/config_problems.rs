@@ -16,6 +16,239 @@ const WORKER: &str =
     "[[worker]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nengine = \"vllm\"\nmodels = [\"m\"]\n";
 const CANARY: &str = "canary-7f3a91";
 
+/// One mistake each (after a `+`: behind a good worker, else before it), a part of the message, a part of the way out.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    ("drain = -5", "bare number", "drain = \"30s\""),
+    ("[limits]\nbody = 1.5", "bare number", "body = \"64MiB\""),
+    (
+        "[timeouts]\nconnect = \"off\"",
+        "can't be switched off",
+        "connect = \"1s\"",
+    ),
+    (
+        "[listen]\nhttp = [\"127.0.0.1:7071\"]",
+        "address of its own",
+        "admin = ",
+    ),
+    (
+        "http = [\"127.0.0.1:7070\"]",
+        "unknown key",
+        "http belongs in [listen]",
+    ),
+    (
+        "[limits]\nidle = \"5 s\"",
+        "this unit is not known",
+        "idle = \"2m\"",
+    ),
+    (
+        "[limits]\nidle = \"5\"",
+        "a bare number has no unit",
+        "idle = \"5s\"",
+    ),
+    ("[limits]\nidle = \"0s\"", "out of range", "idle = \"2m\""),
+    (
+        "[limits]\nidle = \"9000d\"",
+        "out of range",
+        "idle = \"2m\"",
+    ),
+    (
+        "[limits]\nbody = \"2GiB\"",
+        "would never fit",
+        "buffered = \"2GiB\"",
+    ),
+    (
+        "[timeouts]\ntotal = false",
+        "switched off by a word",
+        "total = \"off\"",
+    ),
+    (
+        "[listen]\nhttp = \"127.0.0.1:1\"",
+        "a list is wanted",
+        "http = [",
+    ),
+    (
+        "[listen]\nhttp = [\"localhost:1\"]",
+        "not an IP address",
+        "127.0.0.1",
+    ),
+    (
+        "[listen]\nhttp = [\":1\"]",
+        "IP address is missing",
+        "0.0.0.0",
+    ),
+    ("[listen]\nhttp = []", "no address", "http = ["),
+    (
+        "[listen]\nhttp = [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
+        "takes this address",
+        "once",
+    ),
+    (
+        "[listen]\nadmin = \"127.0.0.1:7070\"",
+        "address of its own",
+        "admin = ",
+    ),
+    (
+        "[listen]\nhttp = [\"10.0.0.1:1\"]",
+        "could use every worker",
+        "open = true",
+    ),
+    (
+        "[listen]\nopen = \"yes\"",
+        "true or false is wanted",
+        "open = true",
+    ),
+    (
+        "[listen]\ntls = {}",
+        "not supported by this version yet",
+        "leave it out",
+    ),
+    (
+        "[[limits]]\nidle = \"1s\"",
+        "only one of this table",
+        "[limits]",
+    ),
+    (
+        "[routing]\npolicy = \"weighted\"",
+        "not supported by this version yet",
+        "least_time",
+    ),
+    (
+        "[routing]\npolicy = \"randm\"",
+        "unknown word",
+        "\"random\"",
+    ),
+    (
+        "[routing]\nretries = { on = [] }",
+        "not supported by this version yet",
+        "leave it out",
+    ),
+    ("[probe]\npath = \"health\"", "not a path", "path = \"/"),
+    ("[probe]\nrise = 0", "out of range", "rise = 1"),
+    (
+        "[probe]\nrise = 1.5",
+        "a whole number is wanted",
+        "rise = 1",
+    ),
+    (
+        "[log]\naccess = \"stdot\"",
+        "neither a known word nor a path",
+        "\"stdout\"",
+    ),
+    (
+        "[log]\nreplay = true",
+        "not supported by this version yet",
+        "leave it out",
+    ),
+    (
+        "[admin]\ntoken = { env = \"NOPE\" }",
+        "NOPE is not set",
+        "set NOPE",
+    ),
+    (
+        "[admin]\ntoken = { env = \"A\", file = \"b\" }",
+        "one source",
+        "token = {",
+    ),
+    (
+        "[admin]\ntoken = { file = \"/does/not/exist\" }",
+        "can't be read",
+        "create it",
+    ),
+    ("state = \"${NOPE}/x\"", "NOPE is not set", "$${NOPE}"),
+    ("state = \"${NOPE\"", "closing brace", "${NAME}"),
+    ("state = \"\"", "empty", "state = "),
+    ("+weight = 3", "nginx's key", "speed = 4.0"),
+    ("+speed = 0", "out of range", "speed = 4.0"),
+    ("+speed = nan", "out of range", "speed = 4.0"),
+    ("+max_inflight = -1", "out of range", "max_inflight = 16"),
+    (
+        "+lora = {}",
+        "not supported by this version yet",
+        "leave it out",
+    ),
+    (
+        "+headers = { \"Host\" = \"x\" }",
+        "belongs to the connection",
+        "leave it out",
+    ),
+    (
+        "+headers = { \"X-Request-Id\" = \"x\" }",
+        "sets this header itself",
+        "leave it out",
+    ),
+    (
+        "+headers = { \"A b\" = \"x\" }",
+        "not the name of a header",
+        "headers = {",
+    ),
+    (
+        "+headers = { \"X-A\" = \"a\\nb\" }",
+        "can't carry",
+        "headers = {",
+    ),
+    (
+        "+headers = { \"X-A\" = \"1\", \"x-a\" = \"2\" }",
+        "listed twice",
+        "once",
+    ),
+    (
+        "+key = { env = \"CANARY\" }\nheaders = { Authorization = \"x\" }",
+        "key is sent",
+        "either",
+    ),
+    (
+        "+[[worker]]\nname = \"b\"\nurl = \"http://x\"\nengine = \"vllm\"\nmodels = { a = \"*\" }",
+        "asking a worker",
+        "as the worker knows it",
+    ),
+    (
+        "+[[worker]]\nname = \"b\"\nurl = \"http://x:0\"\nengine = \"vllm\"\nmodels = [\"a\"]",
+        "this port",
+        "url = ",
+    ),
+    (
+        "+[[worker]]\nname = \"b\"\nurl = \"http://x\"\nengine = \"vllm\"\nmodels = [\"a\", \"a\"]",
+        "listed twice",
+        "once",
+    ),
+    (
+        "+[[route]]\npath = \"/a*\"",
+        "only at the end",
+        "path = \"/raw/*\"",
+    ),
+    (
+        "+[[route]]\npath = \"/a/*/b\"",
+        "only at the end",
+        "path = \"/raw/*\"",
+    ),
+    (
+        "+[[route]]\npath = \"/a?b\"",
+        "no path has",
+        "path = \"/raw/*\"",
+    ),
+    (
+        "+[[route]]\npath = \"/a\"\nworkers = []",
+        "nobody could answer",
+        "leave the key out",
+    ),
+    (
+        "+[[route]]\npath = \"/a\"\nworkers = [\"a\", \"a\"]",
+        "listed twice",
+        "once",
+    ),
+    (
+        "+[[route]]\npath = \"/a/*\"\n[[route]]\npath = \"/a/b\"",
+        "takes all of this before",
+        "narrower",
+    ),
+    (
+        "+[[route]]\npath = \"/a\"\nrepeat = \"always\"",
+        "unknown word",
+        "repeat = \"safe\"",
+    ),
+    ("+[[route]]\nworkers = [\"a\"]", "required", "path = "),
+];
+
 fn env(name: &str) -> Option<String> {
     match name {
         "HOME" => Some("/home/me".to_owned()),
@@ -35,10 +268,9 @@ fn problems(text: &str) -> Problems {
 
 /// The only problem of a text put before or after a good worker.
 fn only(text: &str) -> Problem {
-    let whole = if text.starts_with('+') {
-        format!("{WORKER}{}", &text[1..])
-    } else {
-        format!("{text}\n{WORKER}")
+    let whole = match text.strip_prefix('+') {
+        Some(behind) => format!("{WORKER}{behind}"),
+        None => format!("{text}\n{WORKER}"),
     };
     let found = problems(&whole);
     assert_eq!(found.iter().count(), 1, "{whole}\n{found}");
@@ -130,226 +362,7 @@ fn a_problem_reads_well() {
 
 #[test]
 fn each_mistake_is_understood() {
-    let cases = [
-        (
-            "http = [\"127.0.0.1:7070\"]",
-            "unknown key",
-            "http belongs in [listen]",
-        ),
-        (
-            "[limits]\nidle = \"5 s\"",
-            "this unit is not known",
-            "idle = \"2m\"",
-        ),
-        (
-            "[limits]\nidle = \"5\"",
-            "a bare number has no unit",
-            "idle = \"5s\"",
-        ),
-        ("[limits]\nidle = \"0s\"", "out of range", "idle = \"2m\""),
-        (
-            "[limits]\nidle = \"9000d\"",
-            "out of range",
-            "idle = \"2m\"",
-        ),
-        (
-            "[limits]\nbody = \"2GiB\"",
-            "would never fit",
-            "buffered = \"2GiB\"",
-        ),
-        (
-            "[timeouts]\ntotal = false",
-            "switched off by a word",
-            "total = \"off\"",
-        ),
-        (
-            "[listen]\nhttp = \"127.0.0.1:1\"",
-            "a list is wanted",
-            "http = [",
-        ),
-        (
-            "[listen]\nhttp = [\"localhost:1\"]",
-            "not an IP address",
-            "127.0.0.1",
-        ),
-        (
-            "[listen]\nhttp = [\":1\"]",
-            "IP address is missing",
-            "0.0.0.0",
-        ),
-        ("[listen]\nhttp = []", "no address", "http = ["),
-        (
-            "[listen]\nhttp = [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
-            "takes this address",
-            "once",
-        ),
-        (
-            "[listen]\nadmin = \"127.0.0.1:7070\"",
-            "address of its own",
-            "admin = ",
-        ),
-        (
-            "[listen]\nhttp = [\"10.0.0.1:1\"]",
-            "could use every worker",
-            "open = true",
-        ),
-        (
-            "[listen]\nopen = \"yes\"",
-            "true or false is wanted",
-            "open = true",
-        ),
-        (
-            "[listen]\ntls = {}",
-            "not supported by this version yet",
-            "leave it out",
-        ),
-        (
-            "[[limits]]\nidle = \"1s\"",
-            "only one of this table",
-            "[limits]",
-        ),
-        (
-            "[routing]\npolicy = \"weighted\"",
-            "not supported by this version yet",
-            "least_time",
-        ),
-        (
-            "[routing]\npolicy = \"randm\"",
-            "unknown word",
-            "\"random\"",
-        ),
-        (
-            "[routing]\nretries = { on = [] }",
-            "not supported by this version yet",
-            "leave it out",
-        ),
-        ("[probe]\npath = \"health\"", "not a path", "path = \"/"),
-        ("[probe]\nrise = 0", "out of range", "rise = 1"),
-        (
-            "[probe]\nrise = 1.5",
-            "a whole number is wanted",
-            "rise = 1",
-        ),
-        (
-            "[log]\naccess = \"stdot\"",
-            "neither a known word nor a path",
-            "\"stdout\"",
-        ),
-        (
-            "[log]\nreplay = true",
-            "not supported by this version yet",
-            "leave it out",
-        ),
-        (
-            "[admin]\ntoken = { env = \"NOPE\" }",
-            "NOPE is not set",
-            "set NOPE",
-        ),
-        (
-            "[admin]\ntoken = { env = \"A\", file = \"b\" }",
-            "one source",
-            "token = {",
-        ),
-        (
-            "[admin]\ntoken = { file = \"/does/not/exist\" }",
-            "can't be read",
-            "create it",
-        ),
-        ("state = \"${NOPE}/x\"", "NOPE is not set", "$${NOPE}"),
-        ("state = \"${NOPE\"", "closing brace", "${NAME}"),
-        ("state = \"\"", "empty", "state = "),
-        ("+weight = 3", "nginx's key", "speed = 4.0"),
-        ("+speed = 0", "out of range", "speed = 4.0"),
-        ("+speed = nan", "out of range", "speed = 4.0"),
-        ("+max_inflight = -1", "out of range", "max_inflight = 16"),
-        (
-            "+lora = {}",
-            "not supported by this version yet",
-            "leave it out",
-        ),
-        (
-            "+headers = { \"Host\" = \"x\" }",
-            "belongs to the connection",
-            "leave it out",
-        ),
-        (
-            "+headers = { \"X-Request-Id\" = \"x\" }",
-            "sets this header itself",
-            "leave it out",
-        ),
-        (
-            "+headers = { \"A b\" = \"x\" }",
-            "not the name of a header",
-            "headers = {",
-        ),
-        (
-            "+headers = { \"X-A\" = \"a\\nb\" }",
-            "can't carry",
-            "headers = {",
-        ),
-        (
-            "+headers = { \"X-A\" = \"1\", \"x-a\" = \"2\" }",
-            "listed twice",
-            "once",
-        ),
-        (
-            "+key = { env = \"CANARY\" }\nheaders = { Authorization = \"x\" }",
-            "key is sent",
-            "either",
-        ),
-        (
-            "+[[worker]]\nname = \"b\"\nurl = \"http://x\"\nengine = \"vllm\"\nmodels = { a = \"*\" }",
-            "asking a worker",
-            "as the worker knows it",
-        ),
-        (
-            "+[[worker]]\nname = \"b\"\nurl = \"http://x:0\"\nengine = \"vllm\"\nmodels = [\"a\"]",
-            "this port",
-            "url = ",
-        ),
-        (
-            "+[[worker]]\nname = \"b\"\nurl = \"http://x\"\nengine = \"vllm\"\nmodels = [\"a\", \"a\"]",
-            "listed twice",
-            "once",
-        ),
-        (
-            "+[[route]]\npath = \"/a*\"",
-            "only at the end",
-            "path = \"/raw/*\"",
-        ),
-        (
-            "+[[route]]\npath = \"/a/*/b\"",
-            "only at the end",
-            "path = \"/raw/*\"",
-        ),
-        (
-            "+[[route]]\npath = \"/a?b\"",
-            "no path has",
-            "path = \"/raw/*\"",
-        ),
-        (
-            "+[[route]]\npath = \"/a\"\nworkers = []",
-            "nobody could answer",
-            "leave the key out",
-        ),
-        (
-            "+[[route]]\npath = \"/a\"\nworkers = [\"a\", \"a\"]",
-            "listed twice",
-            "once",
-        ),
-        (
-            "+[[route]]\npath = \"/a/*\"\n[[route]]\npath = \"/a/b\"",
-            "takes all of this before",
-            "narrower",
-        ),
-        (
-            "+[[route]]\npath = \"/a\"\nrepeat = \"always\"",
-            "unknown word",
-            "repeat = \"safe\"",
-        ),
-        ("+[[route]]\nworkers = [\"a\"]", "required", "path = "),
-    ];
-    for (text, message, way_out) in cases {
+    for (text, message, way_out) in MISTAKES {
         let problem = only(text);
         assert!(problem.message.contains(message), "{text}\n{problem}");
         let instead = problem.instead.clone().unwrap_or_default();
@@ -374,7 +387,11 @@ fn broken_syntax_does_not_hide_other_mistakes() {
     let found = problems("[limits\nbody = 1\n");
     assert!(found.iter().all(|problem| problem.line == 1), "{found}");
     let twice = problems(&format!("drain = \"1s\"\ndrain = \"2s\"\n{WORKER}"));
-    assert_eq!(twice.iter().next().unwrap().line, 2);
+    let first = twice.iter().next().unwrap();
+    assert_eq!(
+        (first.line, first.instead.as_deref()),
+        (2, Some("keep one of the two"))
+    );
 }
 
 /// Every row is a key that the reader reads: a value that fits nowhere is refused at it.
@@ -476,14 +493,9 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn the_environments_token_goes_first() {
-    let env = |name: &str| match name {
-        "FOREBAY_ADMIN_TOKEN" => Some("any non-empty value".to_owned()),
-        other => env(other),
-    };
-    let text = format!("[admin]\ntoken = {{ env = \"CANARY\" }}\n{WORKER}");
-    let plan = config::parse(&text, Path::new("forebay.toml"), &env).unwrap();
-    assert_eq!(plan.admin_token.unwrap().expose(), "any non-empty value");
+fn a_key_cannot_steer_the_terminal() {
+    let found = problems("\"\\u001b[31m\" = 1");
+    assert!(!found.to_string().contains('\u{1b}'), "{found}");
 }
 
 #[test]

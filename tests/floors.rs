@@ -26,9 +26,9 @@ const FLOORS: &[(u8, &[&str])] = &[
     (8, &["line", "admin"]),
     (7, &["forward"]),
     (6, &["queue", "route"]),
-    (5, &["fleet", "inspect"]),
+    (5, &["fleet", "admission", "inspect"]),
     (4, &["upstream", "config", "observe"]),
-    (3, &["decide"]),
+    (3, &["decide", "alarm"]),
     (2, &["facts", "fault", "clock"]),
     (1, &["units", "rng"]),
 ];

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::WRONG;
 use super::terminal::{complain, say};
-use crate::config::reference::{ROWS, Row, look_up, manual};
+use crate::config::reference::{FORMS, ROWS, Row, look_up, manual};
 use crate::config::suggest::nearest;
 
 /// Print what a configuration key means, or all of them.
@@ -21,7 +21,9 @@ impl Reference {
     /// Prints the entries.
     pub fn run(self) -> ExitCode {
         let Some(key) = self.key else {
-            say(manual(&ROWS.iter().collect::<Vec<_>>()).trim_end());
+            let all: Vec<&Row> = ROWS.iter().collect();
+            say(FORMS);
+            say(manual(&all).trim_end());
             return ExitCode::SUCCESS;
         };
         let found = look_up(&key);

@@ -2,7 +2,7 @@
 //!
 //! *As typed* is the tree of the file with the place of every value; *checked* is one file per section, which notes every
 //! mistake instead of stopping at the first; *as used* is the [`Plan`], which nobody needs to check again. A file with
-//! one mistake gives no plan at all: there is no half-configured process (promise P14). The table in [`reference`] holds
+//! one mistake gives no plan at all: there is no half-configured process (promise P14). The table in [`mod@reference`] holds
 //! each key's default and range once, for the reader, the messages and the manual.
 //!
 //! This room reads the file, and the files that secrets name; never the environment (its caller hands a look-up down),

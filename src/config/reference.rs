@@ -7,7 +7,7 @@
 mod entry;
 mod rows;
 
-pub use entry::manual;
+pub use entry::{FORMS, manual};
 pub use rows::ROWS;
 
 use crate::units::{Bytes, Seconds};

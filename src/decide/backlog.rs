@@ -215,6 +215,21 @@ mod tests {
     }
 
     #[test]
+    fn rounding_errors_do_not_outlive_the_requests() {
+        let mut backlog = Backlog::default();
+        for (number, prompt) in (0..).zip([0.1, 0.2, 0.3]) {
+            backlog.push(Pending {
+                prompt,
+                ..pending(number, 1.0)
+            });
+        }
+        for number in 0..3 {
+            backlog.remove(number);
+        }
+        assert_eq!(backlog.embed.prompt, 0.0);
+    }
+
+    #[test]
     fn a_wrong_sum_is_noticed() {
         let mut backlog = three();
         backlog.embed.prompt += 1.0;

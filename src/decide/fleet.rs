@@ -71,7 +71,8 @@ impl FleetState {
         self.roster.choose(ask, tried, now, rng)
     }
 
-    /// The first byte of a good answer's body came. Answers that are errors have none in this sense.
+    /// The first byte of a good answer's body came. Answers that are errors have none in this sense; for an answer that
+    /// comes in one piece, [`finish`](Self::finish) is enough.
     pub fn first_byte(&mut self, booking: &mut Booking, now: Seconds) {
         if let Some(worker) = self.roster.worker_mut(booking.worker()) {
             worker.first_byte(booking, now);
@@ -182,5 +183,76 @@ impl FleetState {
             Some(ticket) => Err(format!("{ticket:?} waits though a slot is free")),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ask::Work;
+    use super::*;
+    use crate::units::Tokens;
+
+    fn fleet() -> FleetState {
+        let spec = |name: &str| WorkerSpec {
+            name: name.into(),
+            models: Vec::new(),
+            cap: 8,
+            speed: None,
+            rise: 1,
+            fall: 1,
+        };
+        FleetState::new(vec![spec("a"), spec("b")], Policy::RoundRobin)
+    }
+
+    fn ask() -> Ask {
+        Ask {
+            model: None,
+            only: None,
+            work: Work::Embed,
+            prompt: Tokens(10.0),
+            max_tokens: None,
+            streamed: false,
+        }
+    }
+
+    #[test]
+    fn a_snapshot_tells_state_load_and_history() {
+        let mut fleet = fleet();
+        let mut rng = Rng::seeded(1);
+        let mut choices: Vec<_> = (0..4)
+            .map(|_| fleet.choose(&ask(), &[], Seconds(1.0), &mut rng).unwrap())
+            .collect();
+        let answered = Outcome::Answered {
+            prompt_tokens: None,
+            output_tokens: None,
+        };
+        for outcome in [answered, Outcome::Failed, Outcome::Gone] {
+            fleet.finish(choices.remove(0).booking, outcome, Seconds(1.5));
+        }
+        fleet.probe(WorkerId(0), Ok(()), Seconds(2.0));
+        let views = fleet.snapshot(Seconds(5.0));
+        let told = |view: &WorkerView| {
+            let history = (view.picks, view.answered, view.failed);
+            (
+                view.state,
+                view.state_age.0,
+                view.share,
+                view.inflight,
+                history,
+            )
+        };
+        assert_eq!(told(&views[0]), (State::Up, 3.0, 0.5, 0, (2, 1, 0)));
+        assert_eq!(told(&views[1]), (State::Starting, 5.0, 0.5, 1, (2, 0, 1)));
+        assert_eq!(views[0].embed.samples, 1);
+    }
+
+    #[test]
+    fn workers_that_are_not_there_change_nothing() {
+        let mut fleet = fleet();
+        let nobody = WorkerId(9);
+        fleet.tokens(nobody, 3.0, Seconds(1.0));
+        fleet.connected(nobody, Seconds(1.0));
+        assert_eq!(fleet.probe(nobody, Ok(()), Seconds(1.0)), None);
+        assert_eq!(fleet.check_invariants(), Ok(()));
     }
 }

@@ -9,6 +9,11 @@
 //! about 1/(1 − keep) samples. A sample that is off the line by more than [`SURPRISE`] in either direction halves the
 //! sums instead: a card that throttles or recovers is believed within a few requests.
 //!
+//! Engines batch: four prompts go in together and four first bytes come out at once, one after a long gap and three after
+//! none. Each of the four took a quarter. Samples that follow their predecessor at once are therefore averaged with it
+//! into one *bunch*, which counts as one sample. (Without that, long gaps and none were each a surprise, and two equal
+//! workers that batch were believed to differ by up to four times.)
+//!
 //! Guaranteed: both coefficients are finite and never negative, and the line is above zero for every size above zero.
 //! A falling line becomes flat and one that starts below zero goes through the origin, so beyond the sizes seen it errs
 //! between "size doesn't matter" and "only size matters", never wilder.
@@ -19,13 +24,15 @@ use crate::units::Seconds;
 const SURPRISE: f64 = 3.0;
 /// What is kept of the past after a surprise.
 const KEEP_AFTER_SURPRISE: f64 = 0.5;
+/// A bunch goes on while all that followed its first sample took less than this share of it.
+const BUNCH: f64 = 1.0 / 3.0;
 /// Nothing takes no time: keeps ratios of times finite.
 const LEAST: f64 = 1e-6;
 /// Below this share of spread in size, a slope would be rounding noise.
 const LEAST_SPREAD: f64 = 1e-9;
 
 /// Seconds as a linear function of size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Line {
     /// Seconds that every piece of work takes.
     pub base: f64,
@@ -56,7 +63,30 @@ pub(super) struct LineFit {
     keep: f64,
     sums: Sums,
     line: Line,
+    bunch: Bunch,
     samples: u64,
+}
+
+/// What was measured of one piece of work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// Its size.
+    pub size: f64,
+    /// How long it took.
+    pub took: Seconds,
+    /// Whether that was measured from the end of the one before, because it was there already.
+    pub behind: bool,
+}
+
+/// Samples that came out together, and what was known before them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bunch {
+    sums: Sums,
+    line: Line,
+    count: f64,
+    size: f64,
+    took: f64,
+    first: f64,
 }
 
 /// The sums of least squares: weight, sizes, seconds and their products.
@@ -80,6 +110,7 @@ impl LineFit {
             keep,
             sums,
             line: prior,
+            bunch: Bunch::default(),
             samples: 0,
         }
     }
@@ -95,32 +126,67 @@ impl LineFit {
     }
 
     /// Takes in one sample.
-    pub(super) fn learn(&mut self, size: f64, took: Seconds) {
-        let took = took.0.max(LEAST);
-        let expected = self.line.at(size).0;
+    pub(super) fn learn(&mut self, sample: Sample) {
+        if !(sample.behind && self.bunch.goes_on(sample.took)) {
+            self.bunch = Bunch::after(self.sums, self.line);
+        }
+        self.bunch.add(sample);
+        self.samples += 1;
+
+        let Bunch { sums, line, .. } = self.bunch;
+        let (size, took) = self.bunch.mean();
+        let expected = line.at(size).0;
         let surprising = took > expected * SURPRISE || took < expected / SURPRISE;
         let keep = if surprising {
             KEEP_AFTER_SURPRISE
         } else {
             self.keep
         };
-        self.sums.fade(keep);
+        self.sums = sums.faded(keep);
         self.sums.add(size, took);
         self.line = self.sums.line();
-        self.samples += 1;
+    }
+}
+
+impl Bunch {
+    /// None yet, on top of what is known.
+    fn after(sums: Sums, line: Line) -> Self {
+        Bunch {
+            sums,
+            line,
+            ..Bunch::default()
+        }
+    }
+
+    /// Whether something that took this long still came out together with the rest.
+    fn goes_on(&self, took: Seconds) -> bool {
+        self.took - self.first + took.0 < self.first * BUNCH
+    }
+
+    fn add(&mut self, sample: Sample) {
+        let took = sample.took.0.max(LEAST);
+        if self.count == 0.0 {
+            self.first = took;
+        }
+        self.count += 1.0;
+        self.size += sample.size;
+        self.took += took;
+    }
+
+    /// The mean size, and the mean of the seconds.
+    fn mean(&self) -> (f64, f64) {
+        (self.size / self.count, self.took / self.count)
     }
 }
 
 impl Sums {
-    fn fade(&mut self, keep: f64) {
-        for sum in [
-            &mut self.weight,
-            &mut self.x,
-            &mut self.y,
-            &mut self.xx,
-            &mut self.xy,
-        ] {
-            *sum *= keep;
+    fn faded(self, keep: f64) -> Sums {
+        Sums {
+            weight: self.weight * keep,
+            x: self.x * keep,
+            y: self.y * keep,
+            xx: self.xx * keep,
+            xy: self.xy * keep,
         }
     }
 
@@ -168,6 +234,14 @@ mod tests {
         LineFit::believing(PRIOR, [256.0, 2048.0], 0.95)
     }
 
+    fn alone(size: f64, took: Seconds) -> Sample {
+        Sample {
+            size,
+            took,
+            behind: false,
+        }
+    }
+
     fn close(found: f64, wanted: f64) -> bool {
         (found - wanted).abs() <= 0.02 * wanted
     }
@@ -187,7 +261,7 @@ mod tests {
         let mut fit = fit();
         for sample in 0..200 {
             let size = f64::from(100 + sample * 37 % 900);
-            fit.learn(size, truth.at(size));
+            fit.learn(alone(size, truth.at(size)));
         }
         let found = fit.line();
         assert!(
@@ -203,8 +277,8 @@ mod tests {
         let mut steep = fit();
         for _ in 0..200 {
             for size in [100.0, 200.0] {
-                falling.learn(size, Seconds(0.5 - size / 1e3));
-                steep.learn(size, Seconds((size - 90.0) / 1e3));
+                falling.learn(alone(size, Seconds(0.5 - size / 1e3)));
+                steep.learn(alone(size, Seconds((size - 90.0) / 1e3)));
             }
         }
         assert_eq!(falling.line().slope, 0.0);
@@ -217,10 +291,10 @@ mod tests {
     fn a_slowdown_beyond_three_times_is_believed_within_five_samples() {
         let mut fit = fit();
         for _ in 0..100 {
-            fit.learn(500.0, Seconds(0.1));
+            fit.learn(alone(500.0, Seconds(0.1)));
         }
         for _ in 0..5 {
-            fit.learn(500.0, Seconds(0.5));
+            fit.learn(alone(500.0, Seconds(0.5)));
         }
         assert!(fit.line().at(500.0).0 > 0.25, "{fit:?}");
     }
@@ -229,10 +303,50 @@ mod tests {
     fn equal_sizes_for_ever_stay_finite_and_above_zero() {
         let mut fit = fit();
         for _ in 0..10_000 {
-            fit.learn(128.0, Seconds::ZERO);
+            fit.learn(alone(128.0, Seconds::ZERO));
         }
         let line = fit.line();
         assert!(line.base >= 0.0 && line.slope >= 0.0 && line.at(16.0).0 > 0.0);
         assert!(line.at(1e6).0.is_finite());
+    }
+
+    /// The line after these gaps between first bytes came 50 times over, all of them behind another.
+    fn after_gaps(gaps: &[f64]) -> f64 {
+        let mut fit = fit();
+        for gap in gaps.repeat(50) {
+            fit.learn(Sample {
+                behind: true,
+                ..alone(500.0, Seconds(gap))
+            });
+        }
+        fit.line().at(500.0).0
+    }
+
+    #[test]
+    fn what_comes_out_together_took_its_share_each() {
+        assert!(close(after_gaps(&[0.4, 0.0, 0.0, 0.0]), 0.1));
+        assert!(close(after_gaps(&[0.4, 0.01, 0.02, 0.01]), 0.11));
+        assert!(close(after_gaps(&[0.1]), 0.1));
+    }
+
+    #[test]
+    fn a_machine_that_recovers_under_load_is_no_bunch() {
+        let mut fit = fit();
+        for took in [[0.5; 40], [0.1; 40]].concat() {
+            fit.learn(Sample {
+                behind: true,
+                ..alone(500.0, Seconds(took))
+            });
+        }
+        assert!(fit.line().at(500.0).0 < 0.11, "{fit:?}");
+    }
+
+    #[test]
+    fn a_quick_sample_that_was_not_behind_another_stands_for_itself() {
+        let mut fit = fit();
+        for took in [0.4, 0.01].repeat(50) {
+            fit.learn(alone(500.0, Seconds(took)));
+        }
+        assert!(fit.line().at(500.0).0 < 0.15, "{fit:?}");
     }
 }

@@ -128,10 +128,10 @@ mod tests {
     use crate::decide::Work;
     use crate::units::Tokens;
 
-    fn waiter(model: &str, tried: &[WorkerId]) -> Waiter {
+    fn waiter(model: &str, only: Option<WorkerId>, tried: &[WorkerId]) -> Waiter {
         let ask = Ask {
             model: Some(ModelName::new(model)),
-            only: None,
+            only: only.map(|id| [id].into()),
             work: Work::Embed,
             prompt: Tokens(1.0),
             max_tokens: None,
@@ -146,26 +146,30 @@ mod tests {
     #[test]
     fn each_lane_has_one_head_and_heads_stand_in_order_of_arrival() {
         let mut line = WaitingLine::default();
-        let mut join = |model, tried: &[WorkerId]| line.join(waiter(model, tried)).unwrap();
-        let first = join("z", &[]);
-        let second = join("a", &[]);
-        let third = join("z", &[]);
-        let fourth = join("z", &[WorkerId(1)]);
+        let mut join = |model, only, tried: &[WorkerId]| {
+            let waiter = waiter(model, only, tried);
+            line.join(waiter).unwrap()
+        };
+        let first = join("z", None, &[]);
+        let second = join("a", None, &[]);
+        let third = join("z", None, &[]);
+        let fourth = join("z", None, &[WorkerId(1)]);
+        let fifth = join("z", Some(WorkerId(1)), &[]);
         let heads: Vec<_> = line.heads().into_iter().collect();
-        assert_eq!(heads, [first, second, fourth]);
+        assert_eq!(heads, [first, second, fourth, fifth]);
         assert_eq!(line.leave(first), Some(third));
         assert_eq!(line.leave(first), None);
         assert_eq!(line.leave(second), None);
         let heads: Vec<_> = line.heads().into_iter().collect();
-        assert_eq!(heads, [third, fourth]);
+        assert_eq!(heads, [third, fourth, fifth]);
         assert_eq!(line.check(), Ok(()));
     }
 
     #[test]
     fn a_ticket_in_no_lane_is_noticed() {
         let mut line = WaitingLine::default();
-        let ticket = line.join(waiter("a", &[])).unwrap();
-        line.waiters.insert(ticket, waiter("b", &[]));
+        let ticket = line.join(waiter("a", None, &[])).unwrap();
+        line.waiters.insert(ticket, waiter("b", None, &[]));
         assert!(line.check().is_err());
         line.lanes.clear();
         assert!(line.check().is_err());

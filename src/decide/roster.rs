@@ -342,6 +342,19 @@ mod tests {
     }
 
     #[test]
+    fn round_robin_goes_round_for_each_model() {
+        let mut roster = roster();
+        roster.policy = Policy::RoundRobin;
+        let mut turn = |model| {
+            let choice = choose(&mut roster, &ask(model), &[]).unwrap();
+            roster.finish(choice.booking, Outcome::Gone, Seconds(1.0));
+            choice.worker.0
+        };
+        let turns = [Some("small"), None, Some("small"), None, Some("small")].map(&mut turn);
+        assert_eq!(turns, [0, 0, 1, 1, 0]);
+    }
+
+    #[test]
     fn answer_lengths_are_learned_by_model_and_bounded_by_the_client() {
         let mut roster = roster();
         let decode = |roster: &mut Roster, ask: &Ask| {
@@ -366,6 +379,10 @@ mod tests {
         let large = roster.row(&ask(Some("large"))).unwrap();
         let small = roster.row(&ask(Some("small"))).unwrap();
         assert!(roster.models[large].output.get() < 20.0);
+        assert_eq!(roster.models[small].output.get(), 200.0);
+        let mut embedding = ask(Some("small"));
+        embedding.work = Work::Embed;
+        decode(&mut roster, &embedding);
         assert_eq!(roster.models[small].output.get(), 200.0);
     }
 }

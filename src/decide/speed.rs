@@ -17,7 +17,7 @@
 //! it would stay expensive for ever.)
 
 use super::ask::Work;
-use super::line_fit::{Line, LineFit};
+use super::line_fit::{Line, LineFit, Sample};
 use crate::units::Seconds;
 
 const GENERATE: Line = Line {
@@ -96,17 +96,17 @@ impl Speeds {
         self.decode.samples()
     }
 
-    /// A first byte came: the prefill of this many tokens took this long.
-    pub(super) fn learn_prefill(&mut self, work: Work, prompt: f64, took: Seconds) {
+    /// A first byte came: the size is in prompt tokens.
+    pub(super) fn learn_prefill(&mut self, work: Work, sample: Sample) {
         match work {
-            Work::Generate => self.generate.learn(prompt, took),
-            Work::Embed => self.embed.learn(prompt, took),
+            Work::Generate => self.generate.learn(sample),
+            Work::Embed => self.embed.learn(sample),
         }
     }
 
     /// Output tokens passed: with this many requests sharing the card each took this long.
     pub(super) fn learn_decode(&mut self, sharing: f64, took: Seconds) {
-        self.decode.learn(sharing, took);
+        self.decode.learn(alone(sharing, took));
     }
 
     /// A generated answer came in one piece.
@@ -115,9 +115,9 @@ impl Speeds {
         let tau = self.decode.line().at(answer.sharing);
         let expected = answer.wait + own + tau * (answer.output - 1.0).max(0.0);
         let ratio = answer.took.max(Seconds::ZERO).0 / expected.0;
-        self.generate.learn(answer.prompt, own * ratio);
+        self.generate.learn(alone(answer.prompt, own * ratio));
         if answer.output > 1.0 {
-            self.decode.learn(answer.sharing, tau * ratio);
+            self.decode.learn(alone(answer.sharing, tau * ratio));
         }
     }
 
@@ -126,6 +126,15 @@ impl Speeds {
             Work::Generate => &self.generate,
             Work::Embed => &self.embed,
         }
+    }
+}
+
+/// A sample that was not measured from the end of another.
+fn alone(size: f64, took: Seconds) -> Sample {
+    Sample {
+        size,
+        took,
+        behind: false,
     }
 }
 
@@ -147,32 +156,38 @@ mod tests {
     fn kinds_of_work_learn_apart() {
         let mut speeds = Speeds::believing(1.0);
         let before = speeds.prefill(Work::Embed);
-        speeds.learn_prefill(Work::Generate, 1_000.0, Seconds(3.0));
+        speeds.learn_prefill(Work::Generate, alone(1_000.0, Seconds(3.0)));
         assert_eq!(speeds.prefill(Work::Embed), before);
         assert_eq!(speeds.prefill_samples(Work::Generate), 1);
         assert_eq!(speeds.prefill_samples(Work::Embed), 0);
     }
 
+    /// The seconds expected of a whole answer after 100 that took this long.
+    fn learned(took: Seconds, wait: Seconds) -> f64 {
+        let mut speeds = Speeds::believing(1.0);
+        for _ in 0..100 {
+            speeds.learn_whole(Whole {
+                took,
+                wait,
+                prompt: 200.0,
+                output: 100.0,
+                sharing: 1.0,
+            });
+        }
+        (speeds.prefill(Work::Generate).at(200.0) + speeds.decode().at(1.0) * 99.0).0
+    }
+
     #[test]
     fn totals_alone_teach_a_fast_and_a_slow_worker() {
-        for (own, tau) in [(0.02, 0.004), (0.4, 0.1)] {
-            let mut speeds = Speeds::believing(1.0);
-            let took = Seconds(own + 99.0 * tau);
-            for _ in 0..30 {
-                speeds.learn_whole(Whole {
-                    took,
-                    wait: Seconds::ZERO,
-                    prompt: 200.0,
-                    output: 100.0,
-                    sharing: 1.0,
-                });
-            }
-            let expected =
-                speeds.prefill(Work::Generate).at(200.0) + speeds.decode().at(1.0) * 99.0;
-            assert!(
-                (expected.0 / took.0 - 1.0).abs() < 0.05,
-                "{expected} {took}"
-            );
+        for took in [0.4, 10.0] {
+            let found = learned(Seconds(took), Seconds::ZERO);
+            assert!((found / took - 1.0).abs() < 0.05, "{found} {took}");
         }
+    }
+
+    #[test]
+    fn the_wait_in_a_total_is_not_taken_for_work() {
+        let found = learned(Seconds(6.0), Seconds(2.0));
+        assert!((found / 4.0 - 1.0).abs() < 0.05, "{found}");
     }
 }

@@ -116,6 +116,30 @@ mod tests {
         assert!(output.get() > 390.0);
     }
 
+    /// Seconds per request on a worker that is as fast as the prior, in tenths of milliseconds.
+    fn seconds(traffic: &Traffic, cap: u32) -> f64 {
+        (1e4 / traffic.rate(&Speeds::believing(1.0), cap)).round()
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_mix_seen() {
+        let mut traffic = Traffic::new();
+        traffic.placed(Size::new(Work::Embed, 1_000.0, 0.0));
+        traffic.placed(Size::new(Work::Embed, 3_000.0, 0.0));
+        assert_eq!(seconds(&traffic, 8), 105.0);
+        let mut traffic = Traffic::new();
+        traffic.placed(Size::new(Work::Generate, 600.0, 0.0));
+        assert_eq!(seconds(&traffic, 1), 1_100.0 + 200.0 * 205.0);
+        assert_eq!(seconds(&traffic, 99), 1_100.0 + 200.0 * 280.0 / 16.0);
+        (0..1_000).for_each(|_| traffic.answered(20.0));
+        assert_eq!(seconds(&traffic, 1), 1_100.0 + 20.0 * 205.0);
+        traffic.placed(Size::new(Work::Embed, 2_000.0, 0.0));
+        assert_eq!(
+            seconds(&traffic, 1),
+            (5_200.0_f64 / 2.0 + 105.0 / 2.0).round()
+        );
+    }
+
     #[test]
     fn a_worker_four_times_as_fast_has_four_times_the_rate() {
         let mut traffic = Traffic::new();

@@ -10,6 +10,7 @@ use super::backlog::{Backlog, Pending};
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
 use super::health::{Health, State};
+use super::line_fit::Sample;
 use super::speed::{Speeds, Whole};
 use crate::units::{Seconds, WorkerId};
 
@@ -68,8 +69,21 @@ struct FirstByte {
     took: Seconds,
     /// From when its prefill began, if requests are taken in turn.
     prefill: Seconds,
+    /// Whether it was there before the worker turned to it.
+    behind: bool,
     /// The mean of requests that shared the card until then.
     sharing: f64,
+}
+
+impl FirstByte {
+    /// What it shows of the prefill of this many tokens.
+    fn sample(self, prompt: f64) -> Sample {
+        Sample {
+            size: prompt,
+            took: self.prefill,
+            behind: self.behind,
+        }
+    }
 }
 
 impl Booking {
@@ -221,22 +235,25 @@ impl Worker {
     }
 
     /// The answer's first byte came: the request leaves the backlog. Unless the answer was generated in one piece, its
-    /// prefill ended only now, and the worker has turned to the next.
+    /// prefill ended only now, and the worker has turned to the next. Nothing happens a second time, or to a booking of
+    /// an older generation: neither is in the backlog.
     pub(super) fn first_byte(&mut self, booking: &mut Booking, now: Seconds) {
-        if !self.is_current(booking) || self.backlog.remove(booking.number).is_none() {
+        if self.backlog.remove(booking.number).is_none() {
             return;
         }
         let arrived = booking.sent + self.net();
-        let prefill = (now - arrived.max(self.backlog.turned())).max(Seconds::ZERO);
+        let turned = self.backlog.turned();
         let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
-        booking.first_byte = Some(FirstByte {
+        let first_byte = FirstByte {
             took: (now - arrived).max(Seconds::ZERO),
-            prefill,
+            prefill: (now - arrived.max(turned)).max(Seconds::ZERO),
+            behind: turned > arrived,
             sharing: (sharing_seconds / (now - booking.sent).0).max(1.0),
-        });
+        };
+        booking.first_byte = Some(first_byte);
         if booking.decodes() {
-            self.speeds
-                .learn_prefill(Work::Generate, booking.size.prompt, prefill);
+            let sample = first_byte.sample(booking.size.prompt);
+            self.speeds.learn_prefill(Work::Generate, sample);
             self.meter.begin(now);
         }
         if booking.decodes() || booking.work() == Work::Embed {
@@ -319,7 +336,7 @@ impl Worker {
         match (booking.size.work, output) {
             (Work::Embed, _) => self
                 .speeds
-                .learn_prefill(Work::Embed, prompt, first_byte.prefill),
+                .learn_prefill(Work::Embed, first_byte.sample(prompt)),
             (Work::Generate, Some(output)) if !booking.streamed => {
                 self.speeds.learn_whole(Whole {
                     took: first_byte.took,
@@ -377,6 +394,14 @@ mod tests {
         }
     }
 
+    fn sample(took: f64, behind: bool) -> Sample {
+        Sample {
+            size: 1_000.0,
+            took: Seconds(took),
+            behind,
+        }
+    }
+
     fn answered(prompt: f64, output: f64) -> Outcome {
         Outcome::Answered {
             prompt_tokens: Some(prompt),
@@ -402,7 +427,7 @@ mod tests {
     #[test]
     fn an_answer_teaches_the_time_to_its_first_byte_less_the_way() {
         let mut expected = Speeds::believing(1.0);
-        expected.learn_prefill(Work::Embed, 1_000.0, Seconds(0.5));
+        expected.learn_prefill(Work::Embed, sample(0.5, false));
         let (found, samples) = embed_line(answered(1_000.0, 0.0), true);
         assert_eq!(samples, 1);
         assert!((found - expected.prefill(Work::Embed).at(1_000.0).0).abs() < 1e-9);
@@ -440,7 +465,7 @@ mod tests {
         let mut alone = Speeds::believing(1.0);
         for (booking, at) in bookings.iter_mut().zip([1.2, 1.4, 1.6]) {
             worker.first_byte(booking, Seconds(at));
-            alone.learn_prefill(Work::Generate, 1_000.0, Seconds(0.2));
+            alone.learn_prefill(Work::Generate, sample(0.2, at > 1.2));
         }
         let (found, wanted) = (
             worker.speeds().prefill(Work::Generate).at(1_000.0),
@@ -467,6 +492,41 @@ mod tests {
             assert!((seen.0 - prefill).abs() < 1e-9, "{outcome:?}: {seen}");
             worker.finish(next, Outcome::Gone, Seconds(3.0));
         }
+    }
+
+    #[test]
+    fn neither_a_later_request_that_leaves_nor_a_whole_answer_turns_to_the_next() {
+        let mut worker = worker();
+        let book = |worker: &mut Worker, number, streamed| {
+            worker.book(order(number, Work::Generate, streamed), Seconds(1.0))
+        };
+        let (whole, mut next, last) = (
+            book(&mut worker, 1, false),
+            book(&mut worker, 2, true),
+            book(&mut worker, 3, true),
+        );
+        worker.finish(last, Outcome::Gone, Seconds(1.8));
+        worker.finish(whole, answered(1_000.0, 30.0), Seconds(1.9));
+        worker.first_byte(&mut next, Seconds(2.0));
+        assert_eq!(next.first_byte.unwrap().prefill, Seconds(1.0));
+        worker.finish(next, Outcome::Gone, Seconds(3.0));
+        assert_eq!(worker.check(), Ok(()));
+    }
+
+    #[test]
+    fn tokens_that_pass_teach_the_decode_line() {
+        let mut worker = worker();
+        let mut booking = worker.book(order(1, Work::Generate, true), Seconds(1.0));
+        worker.first_byte(&mut booking, Seconds(1.2));
+        for count in [f64::NAN, -5.0, 2.0] {
+            worker.tokens(count, Seconds(1.4));
+        }
+        let mut expected = Speeds::believing(1.0);
+        expected.learn_decode(1.0, Seconds(0.1));
+        let (found, wanted) = (worker.speeds().decode(), expected.decode());
+        assert_eq!(worker.speeds().decode_samples(), 1);
+        assert!((found.at(1.0).0 - wanted.at(1.0).0).abs() < 1e-9);
+        worker.finish(booking, Outcome::Gone, Seconds(2.0));
     }
 
     #[test]

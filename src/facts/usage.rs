@@ -7,10 +7,12 @@
 //! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`.
 
 use memchr::memmem;
-use sonic_rs::JsonValueTrait;
 
 /// Bytes kept from the end of an answer: a usage object with all its details is shorter.
 const TAIL: usize = 1024;
+
+/// The key under which all engines report.
+const USAGE: &[u8] = b"\"usage\"";
 
 /// Token counts as the worker reported them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl UsageScan {
             self.keep(chunk);
             return 0;
         }
-        if memmem::find(chunk, b"\"usage\"").is_some() {
+        if memmem::find(chunk, USAGE).is_some() {
             self.merge(chunk);
         }
         let starts =
@@ -74,35 +76,40 @@ impl UsageScan {
 
     /// Reads the last usage object in a piece of an answer; later reports complete earlier ones.
     fn merge(&mut self, text: &[u8]) {
-        let Some(at) = memmem::rfind(text, b"\"usage\"") else {
+        let Some(at) = memmem::rfind(text, USAGE) else {
             return;
         };
-        let after = &text[at + b"\"usage\"".len()..];
-        let Some(open) = after.iter().position(|byte| *byte == b'{') else {
+        let Some(object) =
+            after_colon(&text[at + USAGE.len()..]).filter(|after| after.starts_with(b"{"))
+        else {
             return;
         };
-        if !after[..open]
-            .iter()
-            .all(|byte| byte.is_ascii_whitespace() || *byte == b':')
-        {
-            return;
-        }
-        let object = &after[open..];
-        let number = |path: &[&str]| {
-            sonic_rs::get(object, path)
-                .ok()
-                .and_then(|value| value.as_u64())
-        };
-        let either = |first: &str, second: &str| number(&[first]).or_else(|| number(&[second]));
-        let cached = number(&["prompt_tokens_details", "cached_tokens"])
-            .or_else(|| number(&["input_tokens_details", "cached_tokens"]))
-            .or_else(|| number(&["cache_read_input_tokens"]));
+        let number = |keys: [&[u8]; 2]| keys.into_iter().find_map(|key| number(object, key));
         self.found = Usage {
-            prompt: either("prompt_tokens", "input_tokens").or(self.found.prompt),
-            cached: cached.or(self.found.cached),
-            output: either("completion_tokens", "output_tokens").or(self.found.output),
+            prompt: number([b"\"prompt_tokens\"", b"\"input_tokens\""]).or(self.found.prompt),
+            cached: number([b"\"cached_tokens\"", b"\"cache_read_input_tokens\""])
+                .or(self.found.cached),
+            output: number([b"\"completion_tokens\"", b"\"output_tokens\""]).or(self.found.output),
         };
     }
+}
+
+/// The number that a key stands for. The keys are looked for as bytes: inside a JSON string their quotes would be
+/// escaped, so nothing that a model writes can be taken for one.
+fn number(object: &[u8], key: &[u8]) -> Option<u64> {
+    let value = after_colon(&object[memmem::find(object, key)? + key.len()..])?;
+    let digits = value
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(value.len());
+    std::str::from_utf8(&value[..digits]).ok()?.parse().ok()
+}
+
+/// What follows a key: its value, after the colon.
+fn after_colon(text: &[u8]) -> Option<&[u8]> {
+    text.trim_ascii_start()
+        .strip_prefix(b":")
+        .map(<[u8]>::trim_ascii_start)
 }
 
 #[cfg(test)]

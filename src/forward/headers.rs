@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Full;
@@ -23,6 +23,16 @@ use crate::inspect::Way;
 use crate::observe::Exchange;
 use crate::units::Seconds;
 use crate::upstream::UpstreamRequest;
+
+/// Fields that end at the next hop, beside those that `Connection` names.
+const HOP_BY_HOP: [HeaderName; 6] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -96,8 +106,14 @@ fn body(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Bytes {
 }
 
 fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -> HeaderMap {
-    let mut headers = errand.head.headers.clone();
-    let host = headers.get(HOST).cloned();
+    let from = &errand.head.headers;
+    let named = named_by_connection(from);
+    let mut headers = HeaderMap::with_capacity(from.len() + 8);
+    let passing = from
+        .iter()
+        .filter(|(name, _)| passes(name) && !named.contains(name));
+    headers.extend(passing.map(|(name, value)| (name.clone(), value.clone())));
+
     let authority = || {
         errand
             .head
@@ -105,12 +121,7 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
             .authority()
             .and_then(|authority| authority.as_str().parse().ok())
     };
-    strip_hop_by_hop(&mut headers);
-    for own in [HOST, CONTENT_LENGTH, EXPECT, FORWARDED, PROXY_AUTHORIZATION] {
-        headers.remove(own);
-    }
-    strip_forwarded(&mut headers);
-    if let Some(host) = host.or_else(authority) {
+    if let Some(host) = from.get(HOST).cloned().or_else(authority) {
         headers.insert(X_FORWARDED_HOST, host);
     }
     if let Some(peer) = errand.client.peer.and_then(address) {
@@ -127,54 +138,40 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
         headers.insert(name.clone(), value.clone());
     }
     if let Some((name, value)) = worker.key.as_ref().and_then(authorization) {
-        debug_assert_eq!(name, AUTHORIZATION);
         headers.insert(name, value);
     }
     headers
+}
+
+/// Whether a client's field goes on to the worker: neither hop-by-hop, nor ours to say.
+fn passes(name: &HeaderName) -> bool {
+    const OURS: [HeaderName; 5] = [HOST, CONTENT_LENGTH, EXPECT, FORWARDED, PROXY_AUTHORIZATION];
+    !HOP_BY_HOP.contains(name) && !OURS.contains(name) && !name.as_str().starts_with("x-forwarded-")
+}
+
+/// The fields that `Connection` names; usually none.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect()
 }
 
 fn address(peer: IpAddr) -> Option<HeaderValue> {
     HeaderValue::from_str(&peer.to_canonical().to_string()).ok()
 }
 
-/// All of `X-Forwarded-*`, whatever follows the dash.
-fn strip_forwarded(headers: &mut HeaderMap) {
-    let named: Vec<_> = headers
-        .keys()
-        .filter(|name| name.as_str().starts_with("x-forwarded-"))
-        .cloned()
-        .collect();
-    for name in named {
-        headers.remove(name);
-    }
-}
-
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    let fixed = [
-        CONNECTION,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        TE,
-        TRANSFER_ENCODING,
-        UPGRADE,
-    ];
-    for name in named.into_iter().chain(fixed) {
-        headers.remove(name);
-    }
-}
-
 /// Makes a worker's fields fit for the client, and adds ours.
 pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchange, now: Seconds) {
     // A length that `Connection` names is still the length: the client needs it to see where the answer ends.
     let length = headers.get(CONTENT_LENGTH).cloned();
-    strip_hop_by_hop(headers);
+    for name in named_by_connection(headers).iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
     headers.remove(PROXY_AUTHENTICATE);
     if let Some(length) = length {
         headers.insert(CONTENT_LENGTH, length);
@@ -228,38 +225,42 @@ mod tests {
     }
 
     #[test]
-    fn hop_by_hop_fields_end_here_also_those_that_connection_names() {
-        let mut headers = map(&[
+    fn connection_names_fields_in_lists_and_lines() {
+        let named = named_by_connection(&map(&[
             ("connection", "close, X-Secret"),
             ("connection", "x-other"),
-            ("x-secret", "1"),
-            ("x-other", "2"),
-            ("te", "trailers"),
-            ("keep-alive", "timeout=5"),
-            ("trailer", "x-sum"),
-            ("x-kept", "a"),
-            ("x-kept", "b"),
-        ]);
-        strip_hop_by_hop(&mut headers);
-        let left: Vec<_> = headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
-            .collect();
-        assert_eq!(
-            left,
-            [("trailer", "x-sum"), ("x-kept", "a"), ("x-kept", "b")]
-        );
+        ]));
+        assert_eq!(named, ["close", "x-secret", "x-other"]);
     }
 
     #[test]
-    fn all_that_claims_to_be_forwarded_goes() {
-        let mut headers = map(&[
-            ("x-forwarded-for", "1.2.3.4"),
-            ("x-forwarded-anything", "x"),
-            ("x-forward", "kept"),
-        ]);
-        strip_forwarded(&mut headers);
-        assert_eq!(headers, map(&[("x-forward", "kept")]));
+    fn what_is_hop_by_hop_or_ours_does_not_pass() {
+        let passing = [
+            "trailer",
+            "x-forward",
+            "authorization",
+            "x-forebay-session",
+            "cookie",
+        ];
+        let ending = [
+            "te",
+            "keep-alive",
+            "connection",
+            "host",
+            "expect",
+            "forwarded",
+            "x-forwarded-anything",
+        ];
+        assert!(
+            passing
+                .iter()
+                .all(|name| passes(&HeaderName::from_static(name)))
+        );
+        assert!(
+            !ending
+                .iter()
+                .any(|name| passes(&HeaderName::from_static(name)))
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::decide::{Ask, Outcome};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
-use crate::inspect::Way;
+use crate::inspect::{Client, Way};
 use crate::observe::Exchange;
 use crate::queue;
 use crate::units::{Seconds, WorkerId};
@@ -63,7 +63,7 @@ pub struct Errand<'a> {
     /// The configuration.
     pub plan: &'a Plan,
     /// Who asks.
-    pub client: crate::line::Client,
+    pub client: Client,
 }
 
 /// An answer that has begun, and the place it occupies.

@@ -29,7 +29,8 @@ use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::plan::Limits;
 use crate::forward::relay::Relay;
-use crate::line::{self, App, Client};
+use crate::inspect::Client;
+use crate::line::{self, App};
 use crate::observe::Observe;
 
 /// What an HTTP/2 client says first (RFC 9113 §3.4).

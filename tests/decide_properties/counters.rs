@@ -3,7 +3,7 @@
 //! A random history of arrivals, first bytes, ends of every kind and workers that die and come back is played to the
 //! fleet and to a plain tally beside it. The two must agree after every step, and at the end nothing is left.
 
-use forebay::decide::{Booking, Choice, FleetState, NoChoice, Outcome, Policy, Ticket, Work};
+use forebay::decide::{Ask, Booking, Choice, FleetState, NoChoice, Outcome, Policy, Ticket, Work};
 use forebay::rng::Rng;
 use forebay::units::{Seconds, WorkerId};
 
@@ -17,14 +17,23 @@ struct History {
     fleet: FleetState,
     rng: Rng,
     now: Seconds,
-    /// Requests on a worker, with the life of the worker that they belong to.
-    held: Vec<(Booking, u32)>,
-    waiting: Vec<Ticket>,
+    held: Vec<Held>,
+    waiting: Vec<(Ticket, Ask)>,
     /// Which life each worker is in.
     lives: Vec<u32>,
     arrived: usize,
     /// Lose every hundredth booking instead of finishing it.
     careless: bool,
+}
+
+/// A request that holds a place on a worker.
+struct Held {
+    booking: Booking,
+    /// The life of the worker that it belongs to.
+    life: u32,
+    /// Whether its tokens stream, once it has begun.
+    streams: bool,
+    begun: bool,
 }
 
 impl History {
@@ -71,27 +80,33 @@ impl History {
         let mut ask = ask(["m", "n"][self.rng.below(2)], work, 500.0 * self.rng.unit());
         ask.streamed = self.rng.below(2) == 0;
         match self.fleet.choose(&ask, &[], self.now, &mut self.rng) {
-            Ok(choice) => self.hold(choice),
-            Err(NoChoice::Busy) => self
-                .waiting
-                .push(self.fleet.stand_in_line(ask, &[]).unwrap()),
+            Ok(choice) => self.hold(choice, &ask),
+            Err(NoChoice::Busy) => {
+                let ticket = self.fleet.stand_in_line(ask.clone(), &[]).unwrap();
+                self.waiting.push((ticket, ask));
+            }
             Err(NoChoice::Down) => {}
             Err(unknown) => panic!("{unknown:?}"),
         }
     }
 
-    fn hold(&mut self, choice: Choice) {
-        self.held
-            .push((choice.booking, self.lives[choice.worker.index()]));
+    fn hold(&mut self, choice: Choice, ask: &Ask) {
+        self.held.push(Held {
+            booking: choice.booking,
+            life: self.lives[choice.worker.index()],
+            streams: ask.streamed && ask.work == Work::Generate,
+            begun: false,
+        });
     }
 
     /// Somebody's first byte comes, and a few tokens.
     fn begin(&mut self) {
         let place = self.rng.below(self.held.len());
-        if let Some((booking, _)) = self.held.get_mut(place) {
-            self.fleet.first_byte(booking, self.now);
+        if let Some(held) = self.held.get_mut(place) {
+            held.begun = true;
+            self.fleet.first_byte(&mut held.booking, self.now);
             let tokens = self.rng.unit() * 30.0;
-            self.fleet.tokens(booking.worker(), tokens, self.now);
+            self.fleet.tokens(held.booking.worker(), tokens, self.now);
         }
     }
 
@@ -100,7 +115,7 @@ impl History {
         if self.held.is_empty() {
             return;
         }
-        let (booking, _) = self.held.swap_remove(self.rng.below(self.held.len()));
+        let Held { booking, .. } = self.held.swap_remove(self.rng.below(self.held.len()));
         if self.careless && self.rng.below(100) == 0 {
             return;
         }
@@ -127,7 +142,7 @@ impl History {
     /// Somebody in line leaves; a second time must not matter.
     fn give_up(&mut self) {
         if !self.waiting.is_empty() {
-            let ticket = self.waiting.swap_remove(self.rng.below(self.waiting.len()));
+            let (ticket, _) = self.waiting.swap_remove(self.rng.below(self.waiting.len()));
             self.fleet.leave_line(ticket);
             self.fleet.leave_line(ticket);
             self.grant();
@@ -150,9 +165,10 @@ impl History {
 
     fn grant(&mut self) {
         for grant in self.fleet.grants(self.now, &mut self.rng) {
-            self.waiting.retain(|ticket| *ticket != grant.ticket);
+            let place = self.waiting.iter().position(|(t, _)| *t == grant.ticket);
+            let (_, ask) = self.waiting.swap_remove(place.unwrap());
             match grant.result {
-                Ok(choice) => self.hold(choice),
+                Ok(choice) => self.hold(choice, &ask),
                 Err(refusal) => assert_eq!(refusal, NoChoice::Down),
             }
         }
@@ -165,16 +181,20 @@ impl History {
             return Err("the line has lost count".into());
         }
         for view in self.fleet.snapshot(self.now) {
-            let here = self.held.iter().filter(|(booking, life)| {
-                booking.worker() == view.id && *life == self.lives[view.id.index()]
-            });
-            let here = here.count();
-            if view.inflight as usize != here {
-                let counted = view.inflight;
-                return Err(format!("{}: {counted} counted, {here} held", view.name));
-            }
-            if here == 0 && view.queued + view.decoding > 0 {
-                return Err(format!("{}: ghosts in {view:?}", view.name));
+            let here = |held: &&Held| {
+                let worker = held.booking.worker();
+                worker == view.id && held.life == self.lives[worker.index()]
+            };
+            let here: Vec<&Held> = self.held.iter().filter(here).collect();
+            let queued = here.iter().filter(|held| !held.begun).count();
+            let decoding = here.iter().filter(|held| held.begun && held.streams);
+            let tally = [here.len(), queued, decoding.count()];
+            let counted = [view.inflight, view.queued, view.decoding].map(|n| n as usize);
+            if counted != tally {
+                return Err(format!(
+                    "{}: {counted:?} counted, {tally:?} held",
+                    view.name
+                ));
             }
         }
         Ok(())

@@ -11,6 +11,8 @@ pub struct Make {
     pub decode: (f64, f64),
     /// Prompts in one prefill.
     pub batch: usize,
+    /// What the first prefill takes on top: kernels are loaded, memory is touched.
+    pub cold: f64,
     /// Prefills at the same time, each of them that much slower.
     pub hands: usize,
 }
@@ -22,6 +24,7 @@ impl Make {
         decode: (0.001, 0.004),
         batch: 1,
         hands: 1,
+        cold: 0.0,
     };
 
     /// The same make, that many times as fast.
@@ -127,7 +130,8 @@ impl Machine {
             let prompts: Vec<Job> = self.queue.drain(..batch).collect();
             let tokens: f64 = prompts.iter().map(|job| job.prompt).sum();
             let (fixed, each) = self.make.prefill;
-            let took = (fixed + each * tokens) * self.make.hands as f64;
+            let cold = std::mem::take(&mut self.make.cold);
+            let took = cold + (fixed + each * tokens) * self.make.hands as f64;
             self.steps.push(Step {
                 ends: now + took,
                 prompts,

@@ -3,7 +3,8 @@
 //! The clients keep both machines busy, so a machine's share of the requests should be its share of the speed. The
 //! first 200 requests are for learning, the next 400 are counted.
 
-use forebay::decide::{Policy, Work};
+use forebay::decide::{FleetState, Policy, Work};
+use forebay::units::Seconds;
 
 use crate::closed_loop::{ClosedLoop, Load, Placed};
 use crate::machine::Make;
@@ -54,11 +55,26 @@ fn follow(placed: &[Placed], speeds: &[f64]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs machines of these speeds and checks the shares.
+/// Whether the fleet has learned that the first worker embeds this many times as fast as the second, to within 15 %.
+fn learned(fleet: &FleetState, ratio: f64) -> Result<(), String> {
+    let views = fleet.snapshot(Seconds::ZERO);
+    let found = views[0].rate / views[1].rate;
+    if (found / ratio - 1.0).abs() > 0.15 {
+        return Err(format!("learned {found:.2}, it is {ratio}"));
+    }
+    Ok(())
+}
+
+/// Runs machines of these speeds and checks the shares, and for embeddings what was learned.
 fn run(make: Make, speeds: &[f64], policy: Policy, load: Load, seed: u64) -> Result<(), String> {
     let makes: Vec<Make> = speeds.iter().map(|speed| make.faster(*speed)).collect();
-    let placed = ClosedLoop::new(&makes, policy, load, seed).run(LEARNING + COUNTED);
+    let mut experiment = ClosedLoop::new(&makes, policy, load, seed);
+    let placed = experiment.run(LEARNING + COUNTED);
     follow(&placed[LEARNING..], speeds)
+        .and_then(|()| match load.work {
+            Work::Embed => learned(&experiment.fleet, speeds[0] / speeds[1]),
+            Work::Generate => Ok(()),
+        })
         .map_err(|error| format!("seed {seed}, speeds {speeds:?}, {load:?}, {make:?}: {error}"))
 }
 
@@ -94,6 +110,15 @@ fn embeddings_follow_speed_on_workers_that_do_two_at_once() {
 }
 
 #[test]
+fn embeddings_follow_speed_after_a_cold_start() {
+    let cold = Make {
+        cold: 1.0,
+        ..Make::PLAIN
+    };
+    all_follow(cold, EMBED);
+}
+
+#[test]
 fn embeddings_of_all_sizes_follow_speed() {
     all_follow(Make::PLAIN, EMBED_ALL_SIZES);
 }
@@ -121,6 +146,17 @@ fn the_same_seed_gives_the_same_choices() {
     };
     assert_eq!(placed(5), placed(5));
     assert_ne!(placed(5), placed(6));
+}
+
+/// Negative control: a ratio that is not the machines' must not pass for learned.
+#[test]
+fn a_wrong_ratio_is_caught() {
+    let makes = [Make::PLAIN.faster(4.0), Make::PLAIN];
+    let mut experiment = ClosedLoop::new(&makes, Policy::LeastTime, EMBED, 1);
+    experiment.run(LEARNING + COUNTED);
+    learned(&experiment.fleet, 4.0).unwrap();
+    learned(&experiment.fleet, 3.0).unwrap_err();
+    learned(&experiment.fleet, 0.25).unwrap_err();
 }
 
 /// Negative control: a policy that is blind to speed must not pass.

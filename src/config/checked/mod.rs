@@ -15,7 +15,7 @@ mod state;
 mod timeouts;
 mod worker;
 
-use super::plan::{Plan, Secret};
+use super::plan::Plan;
 use super::typed::Section;
 
 /// The plan, if nothing is wrong; what is wrong has been noted with the section's reader.
@@ -23,7 +23,8 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let state = state::state(root);
     let drain = root.duration("drain");
     let listen = listen::listen(&root.section("listen"));
-    let admin_token = admin_token(root);
+    let admin_token = root.section("admin").given("token");
+    let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
     let timeouts = timeouts::timeouts(&root.section("timeouts"));
     let routing = routing::routing(&root.section("routing"));
@@ -50,14 +51,4 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         timeouts: timeouts?,
         log: log?,
     })
-}
-
-/// The operator's token: the environment's before the file's.
-fn admin_token(root: &Section<'_>) -> Option<Secret> {
-    let typed = root
-        .section("admin")
-        .given("token")
-        .and_then(|value| value.secret());
-    let from_env = root.reader.env("FOREBAY_ADMIN_TOKEN");
-    from_env.map(|token| Secret::new(&token)).or(typed)
 }

@@ -9,6 +9,16 @@ const CAPTION: usize = 10;
 /// Where a line of prose ends.
 const WIDTH: usize = 100;
 
+/// How values are written, once for all entries.
+pub const FORMS: &str = "\
+How values are written
+  DURATION  a number with its unit ms, s, m, h or d: \"250ms\", \"1.5s\", \"30m\"; never a bare number
+  SIZE      a number with its unit B, KiB, MiB, GiB, TiB (1024) or kB, MB, GB, TB (1000): \"64KiB\"
+  SECRET    { env = \"NAME\" } or { file = \"PATH\" }, whose last line end is cut off; never the value itself
+  PATH      a relative one starts at the folder of the configuration file
+  strings   ${NAME} is replaced out of the environment, $${ stands for a plain ${
+";
+
 /// These rows as a manual, one entry after the other.
 #[must_use]
 pub fn manual(rows: &[&Row]) -> String {
@@ -53,11 +63,11 @@ fn default(row: &Row) -> &'static str {
 }
 
 fn place(row: &Row) -> String {
-    let mut places = match (row.section(), header(row)) {
-        ("", _) => "top of the file, before any table".to_owned(),
-        ("routing.retries", _) => "retries in [routing]".to_owned(),
-        (_, Some(header)) => header,
-        (section, None) => section.to_owned(),
+    let mut places = match (row.section().rsplit_once('.'), header(row)) {
+        (Some((_, table)), Some(header)) => format!("{table} in {header}"),
+        (None, Some(header)) => header,
+        _ if matches!(row.kind, Kind::Section | Kind::Sections) => "a table of the file".to_owned(),
+        _ => "top of the file, before any table".to_owned(),
     };
     let here_too = |over: &&Row| over.kind == Kind::Over(row.section());
     for over in ROWS.iter().filter(here_too) {

@@ -1,4 +1,6 @@
-//! The table itself. Long on purpose: it is a table.
+//! The table itself, in the order in which a file is written.
+//!
+//! This file is long because it is one table: a key that is looked for in two places is not found in either.
 
 use super::{Kind, Row, Unset};
 use crate::config::plan::{Engine, LogLevel, Repeat};

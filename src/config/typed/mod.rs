@@ -45,9 +45,7 @@ impl<'a> Reader<'a> {
             problems: RefCell::default(),
         };
         for error in errors {
-            let span = error.span().unwrap_or(0..0);
-            reader.broken.push(reader.place(span.start).0);
-            reader.note(&span, "", error.message());
+            reader.note_broken(&error);
         }
         (reader, tree.into_inner())
     }
@@ -106,9 +104,20 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Notes a problem that has nothing but a place and a key.
-    fn note(&self, span: &Range<usize>, key: &str, message: impl Into<String>) {
-        self.push(self.problem(span, key, message));
+    /// Notes a mistake of syntax, the first of each line: what follows on it is mostly an echo.
+    fn note_broken(&mut self, error: &toml::de::Error) {
+        let span = error.span().unwrap_or(0..0);
+        let (line, _) = self.place(span.start);
+        if self.broken.contains(&line) {
+            return;
+        }
+        self.broken.push(line);
+        let mut problem = self.problem(&span, "", error.message());
+        problem.instead = Some(match error.message() {
+            "duplicate key" => "keep one of the two".to_owned(),
+            _ => "write KEY = VALUE, with strings in double quotes, or a [table]".to_owned(),
+        });
+        self.push(problem);
     }
 
     fn problem(&self, span: &Range<usize>, key: &str, message: impl Into<String>) -> Problem {
@@ -117,7 +126,7 @@ impl<'a> Reader<'a> {
             file: self.file.to_path_buf(),
             line,
             column,
-            key: key.to_owned(),
+            key: key.escape_debug().to_string(), // it may hold what a terminal obeys
             value: None,
             message: message.into(),
             allowed: None,

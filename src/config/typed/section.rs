@@ -100,7 +100,7 @@ impl<'a> Section<'a> {
             path: join(&self.path, key),
             span: self.span.clone(),
             node,
-            shown: true,
+            shown: false, // it stands nowhere in the file
         })
     }
 

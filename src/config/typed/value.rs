@@ -121,8 +121,7 @@ impl<'a> Value<'a> {
 
     /// A duration within the row's range.
     pub fn duration(&self) -> Option<Seconds> {
-        let text = self.quantity("s")?;
-        let read = self.sound(quantity::duration(&text), "s", &text)?;
+        let read = self.quantity("s", quantity::duration)?;
         let within = match self.row.kind {
             Kind::Duration { least, most } | Kind::Timer { least, most } => {
                 least <= read && read <= most
@@ -137,23 +136,20 @@ impl<'a> Value<'a> {
 
     /// A duration within the row's range, or `"off"`, which is `None`.
     pub fn timer(&self) -> Option<Option<Seconds>> {
-        match &self.node {
-            DeValue::String(text) if text == "off" => Some(None),
-            DeValue::Boolean(false) => {
-                self.refuse_for(
-                    "a timer is switched off by a word",
-                    self.row.line_with("\"off\""),
-                );
-                None
-            }
-            _ => self.duration().map(Some),
+        if self.node.as_bool() == Some(false) {
+            let way_out = self.row.line_with("\"off\"");
+            self.refuse_for("a timer is switched off by a word", way_out);
+            return None;
         }
+        if self.node.is_str() && self.text()? == "off" {
+            return Some(None);
+        }
+        self.duration().map(Some)
     }
 
     /// A size within the row's range.
     pub fn size(&self) -> Option<Bytes> {
-        let text = self.quantity("B")?;
-        let read = self.sound(quantity::size(&text), "B", &text)?;
+        let read = self.quantity("B", quantity::size)?;
         let within = match self.row.kind {
             Kind::Size { least, most } => least <= read && read <= most,
             _ => true,
@@ -164,31 +160,31 @@ impl<'a> Value<'a> {
         within.then_some(read)
     }
 
-    /// The text of a quantity. A bare number is refused with the line to write instead.
-    fn quantity(&self, unit: &str) -> Option<String> {
+    /// A quantity. A bare number is refused, with the line to write if a unit would make it one.
+    fn quantity<T>(&self, unit: &str, read: fn(&str) -> Result<T, Flaw>) -> Option<T> {
         let bare = match &self.node {
-            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
-            DeValue::Float(number) => number.as_str(),
-            _ => return self.text(),
+            DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
+            DeValue::Float(number) => Some(number.as_str()),
+            DeValue::String(text) if read(text).err() == Some(Flaw::NoUnit) => Some(text.as_ref()),
+            _ => None,
         };
-        self.refuse_bare(bare, unit);
-        None
-    }
-
-    fn refuse_bare(&self, number: &str, unit: &str) {
-        let instead = self.row.line_with(&format!("\"{number}{unit}\""));
-        self.refuse_for("a bare number has no unit", instead);
-    }
-
-    fn sound<T>(&self, read: Result<T, Flaw>, unit: &str, text: &str) -> Option<T> {
-        match read {
-            Ok(quantity) => return Some(quantity),
-            // What a variable held is not repeated in a message.
+        if let Some(number) = bare {
+            let message = "a bare number has no unit";
+            let with_unit = format!("{number}{unit}");
+            match read(&with_unit) {
+                Ok(_) => self.refuse_for(message, self.row.line_with(&format!("\"{with_unit}\""))),
+                Err(_) => self.refuse(message),
+            }
+            return None;
+        }
+        let text = self.text()?;
+        let quantity = read(&text);
+        match &quantity {
+            Ok(_) => {}
             Err(_) if text == "off" => self.refuse("this one can't be switched off"),
-            Err(Flaw::NoUnit) if self.node.as_str() == Some(text) => self.refuse_bare(text, unit),
             Err(flaw) => self.refuse(flaw.words()),
         }
-        None
+        quantity.ok()
     }
 
     /// One of a few words.
