@@ -74,20 +74,49 @@ fn p01_no_request_fails_while_idle_workers_die_and_come_back() {
     }
 }
 
-/// Sends chats from 16 clients until told to stop; fails at the first that is not answered.
-fn chat_until(stop: &AtomicBool, answered: &AtomicUsize, proxy: &Proxy) {
-    std::thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| {
-                let mut client = proxy.connect();
-                while !stop.load(Ordering::Relaxed) {
-                    let answer = client.call("POST", CHAT, &chat("x"));
-                    assert_eq!(answer.status, 200, "{}", answer.text());
-                    assert!(answer.complete);
-                    answered.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+/// A load of chats from 16 clients; it fails at the first that is not answered whole.
+#[derive(Default)]
+struct Load {
+    over: AtomicBool,
+    answered: AtomicUsize,
+}
+
+impl Load {
+    fn answered(&self) -> usize {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// One client's part.
+    fn run(&self, proxy: &Proxy) {
+        let _ends_with_the_first = Ending(&self.over);
+        let mut client = proxy.connect();
+        while !self.over.load(Ordering::Relaxed) {
+            let answer = client.call("POST", CHAT, &chat("x"));
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert!(answer.complete);
+            self.answered.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Ends a load on drop, also when a test fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Kills a worker under load and brings it back; over once all that its death touched is over.
+fn kill_once(dying: &Engine, load: &Load) {
+    let before = load.answered();
+    dying.kill();
+    expect_soon("the load goes on", || load.answered() > before + 150);
+    dying.accept();
+    let (seen, before) = (dying.count(), load.answered());
+    expect_soon("it works again", || {
+        dying.count() > seen + 20 && load.answered() > before + 100
     });
 }
 
@@ -100,31 +129,19 @@ fn p01_no_request_fails_over_twelve_kills_under_load() {
     let proxy = Proxy::setup()
         .worker("a", &engines[0])
         .worker("b", &engines[1])
+        .section("[routing]\npolicy = \"least_inflight\"")
         .start();
-    let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let load = Load::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| chat_until(&stop, &answered, &proxy));
-        for kill in 0..12 {
-            let names = ["a", "b"];
-            expect_soon("both are up", || {
-                names.iter().all(|name| proxy.worker(name)["state"] == "up")
-            });
-            let before = answered.load(Ordering::Relaxed);
-            engines[kill % 2].kill();
-            expect_soon("the load goes on", || {
-                answered.load(Ordering::Relaxed) > before + 150
-            });
-            engines[kill % 2].accept();
-            // What this kill drove to the other worker must be over before that one dies in its turn.
-            let (seen, before) = (engines[kill % 2].count(), answered.load(Ordering::Relaxed));
-            expect_soon("it works again", || {
-                engines[kill % 2].count() > seen + 20
-                    && answered.load(Ordering::Relaxed) > before + 100
-            });
+        for _ in 0..16 {
+            scope.spawn(|| load.run(&proxy));
         }
-        stop.store(true, Ordering::Relaxed);
+        let _over = Ending(&load.over);
+        for kill in 0..12 {
+            kill_once(&engines[kill % 2], &load);
+        }
     });
-    assert!(answered.into_inner() >= 3_000);
+    assert!(load.answered() >= 3_000);
 }
 
 #[test]
@@ -355,16 +372,20 @@ fn p07_stray_bytes_never_reach_the_next_client() {
     let second_answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nstray";
     for stray in [second_answer, "stray", "\r\n\r\n", "0\r\n\r\n"] {
         let stray = Bytes::copy_from_slice(stray.as_bytes());
-        worker.tune(|knobs| knobs.fail(Failure::Stray(stray), 20));
+        worker.tune(|knobs| knobs.fail(Failure::Stray(stray), 50));
         let mut client = proxy.connect();
-        for place in 0..20 {
+        for place in 0..50 {
             let word = format!("word{place}");
             let answer = client.call("POST", CHAT, &chat(&word));
             assert_eq!(answer.status, 200);
             let text = answer.json()["choices"][0]["message"]["content"].clone();
             assert!(text.as_str().unwrap().starts_with(&word), "{word}: {text}");
+            // The stray bytes are out before the next request is: what comes later nobody could tell from an answer.
+            expect_soon("the worker has said everything", || {
+                worker.requests().iter().all(|seen| seen.finished.is_some())
+            });
         }
-        assert_eq!(client.call("GET", "/health", "").status, 200);
+        worker.forget();
     }
 }
 

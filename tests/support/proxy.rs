@@ -150,6 +150,9 @@ impl Setup {
         let listens = wait_until(super::PATIENCE, || {
             proxy.has_ended() || (reachable(admin) && reachable(client))
         });
+        if proxy.has_ended() {
+            expect_soon("it says why it ended", || !proxy.stderr().is_empty());
+        }
         assert!(
             listens && !proxy.has_ended(),
             "the proxy did not come up:\n{}",

@@ -43,13 +43,13 @@ async fn answer_one(
         return Err("reset before the head was read".into());
     }
     let (mut seen, body) = see(&shared, request, connection);
-    let place = shared.note(seen.clone());
+    let number = shared.note(seen.clone());
     let leaving = Leaving {
         shared: Arc::clone(&shared),
-        place,
+        number,
     };
     seen.body = body.collect().await?.to_bytes().to_vec();
-    shared.amend(place, |noted, _| noted.body.clone_from(&seen.body));
+    shared.amend(number, |noted, _| noted.body.clone_from(&seen.body));
     if failure == Some(Failure::ResetAfterRequest) {
         return Err("reset after the request was read".into());
     }
@@ -142,7 +142,7 @@ async fn write_body(
         }
         leaving
             .shared
-            .amend(leaving.place, |seen, now| seen.written.push(now));
+            .amend(leaving.number, |seen, now| seen.written.push(now));
         if sender.send(Ok(piece)).await.is_err() {
             return;
         }
@@ -153,19 +153,19 @@ async fn write_body(
 /// Notes on drop that the client left, unless the answer was finished.
 struct Leaving {
     shared: Arc<Shared>,
-    place: usize,
+    number: usize,
 }
 
 impl Leaving {
     fn finished(&self) {
         self.shared
-            .amend(self.place, |seen, now| seen.finished = Some(now));
+            .amend(self.number, |seen, now| seen.finished = Some(now));
     }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        self.shared.amend(self.place, |seen, now| {
+        self.shared.amend(self.number, |seen, now| {
             if seen.finished.is_none() {
                 seen.gone = Some(now);
             }

@@ -65,16 +65,20 @@ impl Shared {
         self.answers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes a request; returns its place in the record.
+    /// Notes a request; returns its number.
     fn note(&self, seen: Seen) -> usize {
         let mut record = self.record.lock();
         record.requests.push(seen);
-        record.requests.len() - 1
+        record.forgotten + record.requests.len() - 1
     }
 
-    /// Changes what is noted of a request.
-    fn amend(&self, place: usize, change: impl FnOnce(&mut Seen, Seconds)) {
-        change(&mut self.record.lock().requests[place], self.clock.now());
+    /// Changes what is noted of a request, unless it was forgotten.
+    fn amend(&self, number: usize, change: impl FnOnce(&mut Seen, Seconds)) {
+        let mut record = self.record.lock();
+        let place = number.checked_sub(record.forgotten);
+        if let Some(seen) = place.and_then(|place| record.requests.get_mut(place)) {
+            change(seen, self.clock.now());
+        }
     }
 
     /// Changes what is noted of a connection.
@@ -231,7 +235,9 @@ impl Engine {
 
     /// Forgets the requests seen so far; connections keep their numbers.
     pub fn forget(&self) {
-        self.shared.record.lock().requests.clear();
+        let mut record = self.shared.record.lock();
+        record.forgotten += record.requests.len();
+        record.requests.clear();
     }
 
     /// Requests that run now, and those that wait for a slot.

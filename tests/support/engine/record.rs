@@ -65,8 +65,10 @@ pub struct SeenConnection {
 /// All that a worker saw since it was started.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Requests in the order in which their heads were read.
+    /// Requests in the order in which their heads were read, without those that were forgotten.
     pub requests: Vec<Seen>,
+    /// How many were forgotten; a request keeps its number when others are.
+    pub forgotten: usize,
     /// Connections in the order in which they were accepted; number `n` stands at `n - 1`.
     pub connections: Vec<SeenConnection>,
 }
