@@ -141,6 +141,8 @@ pub struct Fault {
     pub retry_after: Option<Seconds>,
     /// The field of the request that is wrong (`param` of OpenAI's error object).
     pub param: Option<&'static str>,
+    /// The methods that would have been taken (`Allow`), when the method was wrong.
+    pub allow: Option<&'static str>,
 }
 
 impl Fault {
@@ -152,6 +154,7 @@ impl Fault {
             message: message.into(),
             retry_after: None,
             param: None,
+            allow: None,
         }
     }
 
@@ -166,6 +169,13 @@ impl Fault {
     #[must_use]
     pub fn param(mut self, field: &'static str) -> Self {
         self.param = Some(field);
+        self
+    }
+
+    /// Says which methods would have been taken.
+    #[must_use]
+    pub fn allow(mut self, methods: &'static str) -> Self {
+        self.allow = Some(methods);
         self
     }
 }

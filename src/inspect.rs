@@ -84,13 +84,15 @@ pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
             "no [[route]] and no built-in path matches this path",
         ));
     };
-    if !built_in.takes(&head.method) {
+    if let Some(methods) = built_in.methods()
+        && !methods.split(", ").any(|taken| head.method == taken)
+    {
         let message = format!(
-            "{} does not take {}",
+            "{} does not take {}, but {methods}",
             built_in.route(),
             known_method(&head.method)
         );
-        return Err(Fault::new(Kind::MethodNotAllowed, message));
+        return Err(Fault::new(Kind::MethodNotAllowed, message).allow(methods));
     }
     Ok(Way::BuiltIn(built_in))
 }
@@ -118,7 +120,8 @@ fn readable(head: &Parts) -> Result<(), Fault> {
         return Err(Fault::new(
             Kind::MethodNotAllowed,
             "CONNECT is refused: this is no tunnel",
-        ));
+        )
+        .allow(""));
     }
     let hosts: Vec<_> = head.headers.get_all(HOST).iter().take(2).collect();
     let authority = head.uri.authority().map(http::uri::Authority::as_str);

@@ -58,7 +58,14 @@ enum Answer {
 }
 
 /// Answers one request of a client. Never fails: a fault becomes the answer that tells it.
-pub async fn answer<B>(app: &App, client: Client, request: Request<B>) -> Response<Relay>
+///
+/// The exchange is opened before the first poll, because a connection whose client leaves right behind its request drops
+/// the future unpolled, and that request counts too.
+pub fn answer<B>(
+    app: Arc<App>,
+    client: Client,
+    request: Request<B>,
+) -> impl Future<Output = Response<Relay>>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -69,14 +76,16 @@ where
         head.uri.path(),
         head.headers.get(X_REQUEST_ID),
     );
-    match walk(app, client, &head, &mut body, &mut exchange).await {
-        Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),
-        Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
-        Err(fault) => {
-            if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
-                app.intake.discard(&mut body).await;
+    async move {
+        match walk(&app, client, &head, &mut body, &mut exchange).await {
+            Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),
+            Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
+            Err(fault) => {
+                if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
+                    app.intake.discard(&mut body).await;
+                }
+                refusal::response(dialect(&head), &fault, exchange)
             }
-            refusal::response(dialect(&head), &fault, exchange)
         }
     }
 }

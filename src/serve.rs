@@ -133,12 +133,12 @@ fn serve(app: &Arc<App>, admin: &Arc<Admin>, gate: &Arc<Gate>, signals: Signals)
         &plan.listen.http,
         available_threads(),
     ));
+    let care = background_service("care of the fleet", Care::new(app.clone()));
+    let care = server.add_service(care);
     let operators = Doorway::new(Plane::Admin(admin.clone()), gate.clone());
-    server.add_service(listening("admin", operators, &[plan.listen.admin], 1));
-    server.add_service(background_service(
-        "care of the fleet",
-        Care::new(app.clone()),
-    ));
+    server
+        .add_service(listening("admin", operators, &[plan.listen.admin], 1))
+        .add_dependency(care);
     let listed: Vec<_> = plan.listen.http.iter().map(SocketAddr::to_string).collect();
     tracing::info!(
         workers = plan.workers.len(),

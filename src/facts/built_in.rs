@@ -128,18 +128,15 @@ impl<'a> BuiltIn<'a> {
         }
     }
 
-    /// Whether this path takes a method.
+    /// The methods that this path takes, as `Allow` lists them (RFC 9110 §10.2.1); `None` where any is heard.
     #[must_use]
-    pub fn takes(&self, method: &http::Method) -> bool {
-        use http::Method;
+    pub const fn methods(&self) -> Option<&'static str> {
         match self {
-            BuiltIn::Inference(_) => method == Method::POST,
-            BuiltIn::KServeIndex => method == Method::POST || method == Method::GET,
-            BuiltIn::KServeModel { .. } => {
-                method == Method::GET || method == Method::HEAD || method == Method::POST
-            }
-            BuiltIn::KServeRefused => true,
-            _ => method == Method::GET || method == Method::HEAD,
+            BuiltIn::Inference(_) => Some("POST"),
+            BuiltIn::KServeIndex => Some("GET, POST"),
+            BuiltIn::KServeModel { .. } => Some("GET, HEAD, POST"),
+            BuiltIn::KServeRefused => None,
+            _ => Some("GET, HEAD"),
         }
     }
 

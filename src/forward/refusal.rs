@@ -1,7 +1,7 @@
 //! What a fault looks like on the wire, in the words of the path's dialect (contract §4).
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
@@ -28,6 +28,9 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Exchange) -> Resp
     );
     if let Some(wait) = fault.retry_after {
         fields.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+    }
+    if let Some(methods) = fault.allow {
+        fields.insert(ALLOW, HeaderValue::from_static(methods));
     }
     headers::ours(fields, &exchange);
     response.map(|bytes| Relay::whole(bytes, exchange))

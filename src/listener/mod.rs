@@ -61,6 +61,7 @@ pub struct Gate {
     open: AtomicUsize,
     emptied: Notify,
     closed: watch::Sender<bool>,
+    cut: watch::Sender<bool>,
 }
 
 impl Gate {
@@ -74,6 +75,7 @@ impl Gate {
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
             closed: watch::Sender::new(false),
+            cut: watch::Sender::new(false),
         }
     }
 
@@ -101,6 +103,11 @@ impl Gate {
         }
     }
 
+    /// Drops every connection where it stands; what it was answering ends with it.
+    pub fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+
     fn enter(self: &Arc<Self>) -> Inside {
         self.open.fetch_add(1, Ordering::AcqRel);
         self.observe.metrics.connection_opened();
@@ -120,56 +127,52 @@ impl Drop for Inside {
     }
 }
 
-/// Serves one connection until it ends. When `stopping` turns true, the request at hand is answered and no other.
+/// Serves one connection until it ends. When `stopping` turns true, the request at hand is answered and no other; when
+/// the gate is cut, not even that.
 pub async fn serve<IO>(
     io: IO,
     peer: Option<IpAddr>,
     plane: Plane,
     gate: Arc<Gate>,
-    mut stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let inside = gate.enter();
+    let mut cut = gate.cut.subscribe();
+    tokio::select! {
+        () = converse(io, (peer, plane), &gate, stopping) => {}
+        () = told(&mut cut) => {}
+    }
+    drop(inside);
+}
+
+async fn converse<IO>(
+    io: IO,
+    (peer, plane): (Option<IpAddr>, Plane),
+    gate: &Gate,
+    mut stopping: watch::Receiver<bool>,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let pulse = Pulse::new(gate.clock, gate.limits.header_timeout, gate.limits.idle);
     let mut io = Guarded::new(io, pulse.clone());
     let spoken = tokio::select! {
         spoken = what_is_spoken(&mut io) => spoken,
         () = told(&mut stopping) => Spoken::Nothing,
     };
+    let seat = |http2: bool| Seat {
+        peer,
+        plane,
+        http2,
+        pulse: pulse.clone(),
+    };
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
         Spoken::Nothing => {}
-        Spoken::Http1 => {
-            serve_http1(
-                io,
-                Seat {
-                    peer,
-                    plane,
-                    http2: false,
-                    pulse,
-                },
-                &gate,
-                stopping,
-            )
-            .await
-        }
-        Spoken::Http2 => {
-            serve_http2(
-                io,
-                Seat {
-                    peer,
-                    plane,
-                    http2: true,
-                    pulse,
-                },
-                &gate,
-                stopping,
-            )
-            .await
-        }
+        Spoken::Http1 => serve_http1(io, seat(false), gate, stopping).await,
+        Spoken::Http2 => serve_http2(io, seat(true), gate, stopping).await,
     }
-    drop(inside);
 }
 
 enum Spoken {
@@ -282,22 +285,32 @@ struct Seat {
 type Answer = Tracked<Either<Relay, Full<Bytes>>>;
 
 impl Seat {
-    async fn answer(self, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+    /// Takes note of the request at once; the rest is done when the future is polled.
+    fn answer(
+        self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
         let answering = self.pulse.begin();
-        let response = match self.plane {
+        let answer = match self.plane {
             Plane::Client(app) => {
                 let client = Client {
                     peer: self.peer,
                     http2: self.http2,
                 };
-                line::answer(&app, client, request).await.map(Either::Left)
+                Either::Left(line::answer(app, client, request))
             }
-            Plane::Admin(admin) => admin.answer(&request).map(Either::Right),
+            Plane::Admin(admin) => Either::Right(admin.answer(&request)),
         };
-        Ok(response.map(|body| Tracked {
-            body,
-            _answering: answering,
-        }))
+        async move {
+            let response = match answer {
+                Either::Left(answering) => answering.await.map(Either::Left),
+                Either::Right(answer) => answer.map(Either::Right),
+            };
+            Ok(response.map(|body| Tracked {
+                body,
+                _answering: answering,
+            }))
+        }
     }
 }
 

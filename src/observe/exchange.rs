@@ -298,9 +298,13 @@ impl Exchange {
     /// The status that is counted, and why.
     fn outcome(&self) -> (StatusCode, &'static str) {
         let gone = Kind::ClientGone;
+        let cut = Kind::Overloaded;
         match self.end {
             End::Unsaid if std::thread::panicking() => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
+            }
+            End::Unsaid if self.observe.cutting.load(Ordering::Acquire) => {
+                (self.status.unwrap_or(cut.status()), cut.label())
             }
             End::Unsaid | End::Fault(Kind::ClientGone) => (gone.status(), gone.label()),
             End::Fault(kind) => (self.status.unwrap_or(kind.status()), kind.label()),

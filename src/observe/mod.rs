@@ -14,7 +14,7 @@ mod request_id;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{HeaderValue, Method};
 
@@ -37,6 +37,7 @@ pub struct Observe {
     /// Names by [`WorkerId`].
     workers: Vec<Arc<str>>,
     live: AtomicUsize,
+    cutting: AtomicBool,
 }
 
 impl Observe {
@@ -57,6 +58,7 @@ impl Observe {
             clock,
             workers: workers.to_vec(),
             live: AtomicUsize::new(0),
+            cutting: AtomicBool::new(false),
         })
     }
 
@@ -76,6 +78,11 @@ impl Observe {
     #[must_use]
     pub fn live(&self) -> usize {
         self.live.load(Ordering::Acquire)
+    }
+
+    /// From here on a request that ends without a word was cut by the stopping proxy, not left by its client.
+    pub fn cutting(&self) {
+        self.cutting.store(true, Ordering::Release);
     }
 
     /// Counts a connection that ended before a head was read whole.

@@ -1,11 +1,15 @@
-//! What goes on beside requests: probes, and decode samples.
+//! What goes on beside requests: probes, and decode samples. And one look before the first request: the admin side opens
+//! only once clients are listened to, so that whoever is told `/ready` can connect.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora_core::server::ShutdownWatch;
+use pingora_core::services::ServiceReadyNotifier;
 use pingora_core::services::background::BackgroundService;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -15,6 +19,9 @@ use crate::units::WorkerId;
 
 /// Time between two decode samples: design §3 asks for 0.1–0.25 s.
 const SAMPLE: Duration = Duration::from_millis(200);
+
+/// Time between two looks whether clients are listened to.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Looks after the fleet until the process stops.
 pub(super) struct Care {
@@ -29,6 +36,21 @@ impl Care {
 
 #[async_trait]
 impl BackgroundService for Care {
+    async fn start_with_ready_notifier(
+        &self,
+        stopping: ShutdownWatch,
+        listening: ServiceReadyNotifier,
+    ) {
+        let plan = self.app.plan.load_full();
+        let opened = async {
+            for address in &plan.listen.http {
+                accepting(*address).await;
+            }
+            listening.notify_ready();
+        };
+        tokio::join!(opened, self.start(stopping));
+    }
+
     async fn start(&self, mut stopping: ShutdownWatch) {
         let mut tasks = JoinSet::new();
         for (index, worker) in (0..).zip(&self.app.plan.load().workers) {
@@ -52,5 +74,13 @@ impl BackgroundService for Care {
         // Probes end with the process, not with the stop: a draining proxy still wants to know who lives.
         let _ = stopping.wait_for(|stop| *stop).await;
         std::future::pending::<()>().await;
+    }
+}
+
+/// Comes back once somebody accepts there.
+async fn accepting(address: SocketAddr) {
+    let mut looks = interval(LOOK);
+    while TcpStream::connect(address).await.is_err() {
+        looks.tick().await;
     }
 }

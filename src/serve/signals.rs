@@ -8,16 +8,21 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 use crate::line::App;
 use crate::listener::Gate;
+
+/// The longest that cut connections may take to end, and how often that is looked at.
+const CUT: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(2);
 
 /// The signals of this process, caught.
 pub(super) struct Signals {
@@ -76,6 +81,7 @@ impl Caught {
                 tracing::warn!(requests = app.observe.live(), "stopped at once: told a second time");
             }
         }
+        cut(app, gate).await;
         app.observe.flush();
         std::process::exit(0);
     }
@@ -90,6 +96,21 @@ impl Caught {
                 _ = self.quit.recv() => tracing::warn!("SIGQUIT refused: this version can't hand over"),
             }
         }
+    }
+}
+
+/// Ends what is still open, so that it is counted and logged like every request.
+async fn cut(app: &App, gate: &Gate) {
+    app.observe.cutting();
+    gate.cut();
+    let ended = async {
+        let mut looks = interval(LOOK);
+        while app.observe.live() > 0 {
+            looks.tick().await;
+        }
+    };
+    if timeout(CUT, ended).await.is_err() {
+        tracing::warn!(requests = app.observe.live(), "ended without a log line");
     }
 }
 

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::http1;
 
 use super::Upstream;
+use super::connect::Http1;
 
 /// What is given back when the answer ends.
 pub(super) enum Keep {
     /// This connection.
-    Http1(http1::SendRequest<Full<Bytes>>),
+    Http1(Http1),
     /// Nothing: the connection is shared.
     Nothing,
 }
@@ -36,8 +35,8 @@ impl UpstreamBody {
     }
 
     fn give_back(&mut self) {
-        if let Keep::Http1(sender) = std::mem::replace(&mut self.keep, Keep::Nothing) {
-            self.pool.put_back(sender);
+        if let Keep::Http1(connection) = std::mem::replace(&mut self.keep, Keep::Nothing) {
+            self.pool.put_back(connection);
         }
     }
 }

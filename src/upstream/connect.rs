@@ -9,6 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use super::Loss;
+use super::wire::{Tag, Wire};
 use crate::config::plan::{Origin, Protocol};
 use crate::units::Seconds;
 
@@ -17,9 +18,15 @@ type Body = Full<bytes::Bytes>;
 /// Requests go in here; the connection itself runs in a task of its own.
 pub(super) enum Sender {
     /// One request at a time.
-    Http1(http1::SendRequest<Body>),
+    Http1(Http1),
     /// Many at once.
     Http2(http2::SendRequest<Body>),
+}
+
+/// An HTTP/1.1 connection and the tag of its socket.
+pub(super) struct Http1 {
+    pub(super) sender: http1::SendRequest<Body>,
+    pub(super) tag: Tag,
 }
 
 /// A TCP connection without Nagle's delay: answers are many small writes.
@@ -36,18 +43,21 @@ pub(super) async fn tcp(origin: &Origin, limit: Seconds) -> Result<TcpStream, Lo
 
 /// A connection that is ready for its first request.
 pub(super) async fn open(origin: &Origin, limit: Seconds) -> Result<Sender, Loss> {
-    let io = TokioIo::new(tcp(origin, limit).await?);
+    let stream = tcp(origin, limit).await?;
     match origin.protocol {
         Protocol::Http1 => {
-            let (sender, connection) = http1::handshake(io).await.map_err(|error| lost(&error))?;
+            let (wire, tag) = Wire::new(stream);
+            let (sender, connection) = http1::handshake(TokioIo::new(wire))
+                .await
+                .map_err(|error| lost(&error))?;
             run(connection);
-            Ok(Sender::Http1(sender))
+            Ok(Sender::Http1(Http1 { sender, tag }))
         }
         Protocol::H2c => {
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .keep_alive_interval(Duration::from_secs(20))
-                .handshake(io)
+                .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|error| lost(&error))?;
             run(connection);
@@ -86,4 +96,13 @@ pub(super) fn lost(error: &hyper::Error) -> Loss {
     } else {
         Loss::Reset(cause)
     }
+}
+
+/// Whether it was the connection that ended, and not one answer on it.
+pub(super) fn died(error: &hyper::Error) -> bool {
+    use std::error::Error as _;
+    error.is_closed()
+        || error
+            .source()
+            .is_some_and(<dyn std::error::Error>::is::<io::Error>)
 }

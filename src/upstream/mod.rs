@@ -12,6 +12,7 @@ mod answer;
 mod connect;
 mod pool;
 mod probe;
+mod wire;
 
 pub use answer::UpstreamBody;
 pub use pool::{Sent, Upstream};

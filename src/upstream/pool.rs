@@ -8,7 +8,7 @@
 use parking_lot::Mutex;
 
 use super::answer::{Keep, UpstreamBody};
-use super::connect::{self, Sender, lost};
+use super::connect::{self, Http1, Sender, died, lost};
 use super::{Loss, UpstreamRequest};
 use crate::clock::Clock;
 use crate::config::plan::{Origin, Protocol};
@@ -20,7 +20,6 @@ const KEEP: usize = 512;
 /// The longest a connection is kept unused.
 const KEEP_FOR: Seconds = Seconds(50.0);
 
-type Http1 = hyper::client::conn::http1::SendRequest<http_body_util::Full<bytes::Bytes>>;
 type Http2 = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes::Bytes>>;
 
 /// An answer that has begun.
@@ -40,7 +39,7 @@ pub struct Upstream {
 }
 
 struct Idle {
-    sender: Http1,
+    connection: Http1,
     since: Seconds,
 }
 
@@ -75,7 +74,7 @@ impl Upstream {
     ) -> Result<Sent, Loss> {
         match self.origin.protocol {
             Protocol::Http1 => self.send_http1(request, connect, repeatable).await,
-            Protocol::H2c => self.send_http2(request, connect).await,
+            Protocol::H2c => self.send_http2(request, connect, repeatable).await,
         }
     }
 
@@ -85,68 +84,72 @@ impl Upstream {
         connect: Seconds,
         repeatable: bool,
     ) -> Result<Sent, Loss> {
-        while let Some(mut sender) = self.take_idle() {
-            let spare = repeatable.then(|| request.clone());
-            match sender.try_send_request(request).await {
-                Ok(response) => return Ok(self.answer(response, Keep::Http1(sender), None)),
-                Err(mut failed) => match (failed.take_message(), spare) {
-                    (Some(unsent), _) => request = unsent,
-                    (None, Some(spare)) if !failed.error().is_parse() => {
-                        // It may have been read: once more, and on a fresh connection, where a death is no race.
-                        request = spare;
-                        break;
-                    }
-                    _ => return Err(lost(failed.error())),
-                },
-            }
+        while let Some(mut kept) = self.take_idle() {
+            let spare = request.clone();
+            let mut failed = match kept.sender.try_send_request(request).await {
+                Ok(response) => return Ok(self.answer(response, Keep::Http1(kept), None)),
+                Err(failed) => failed,
+            };
+            request = match failed.take_message() {
+                Some(unsent) => unsent,
+                None if kept.tag.spoilt() => spare,
+                None if repeatable => {
+                    // It may have been read, and what came back may be stray bytes: once more, and on a fresh
+                    // connection, where neither is a race.
+                    request = spare;
+                    break;
+                }
+                None => return Err(lost(failed.error())),
+            };
         }
         let began = self.clock.now();
-        let Sender::Http1(mut sender) = connect::open(&self.origin, connect).await? else {
+        let Sender::Http1(mut fresh) = connect::open(&self.origin, connect).await? else {
             return Err(Loss::Refused(
                 "the worker is not configured for HTTP/1.1".to_owned(),
             ));
         };
         let took = self.clock.now() - began;
-        let response = sender
+        let response = fresh
+            .sender
             .send_request(request)
             .await
             .map_err(|error| lost(&error))?;
-        Ok(self.answer(response, Keep::Http1(sender), Some(took)))
+        Ok(self.answer(response, Keep::Http1(fresh), Some(took)))
     }
 
     async fn send_http2(
         self: &std::sync::Arc<Self>,
-        request: UpstreamRequest,
+        mut request: UpstreamRequest,
         connect: Seconds,
+        repeatable: bool,
     ) -> Result<Sent, Loss> {
-        let shared = self
-            .shared
-            .lock()
-            .clone()
-            .filter(|sender| !sender.is_closed());
-        let (mut sender, took) = match shared {
-            Some(sender) => (sender, None),
-            None => {
-                let began = self.clock.now();
-                let Sender::Http2(fresh) = connect::open(&self.origin, connect).await? else {
-                    return Err(Loss::Refused(
-                        "the worker is not configured for HTTP/2".to_owned(),
-                    ));
-                };
-                *self.shared.lock() = Some(fresh.clone());
-                (fresh, Some(self.clock.now() - began))
-            }
+        let shared = self.shared.lock().clone();
+        if let Some(mut shared) = shared.filter(|sender| !sender.is_closed()) {
+            let spare = repeatable.then(|| request.clone());
+            let mut failed = match shared.try_send_request(request).await {
+                Ok(response) => return Ok(self.answer(response, Keep::Nothing, None)),
+                Err(failed) => failed,
+            };
+            request = match (failed.take_message(), spare) {
+                (Some(unsent), _) => unsent,
+                (None, Some(spare)) if died(failed.error()) => spare,
+                (None, _) => return Err(lost(failed.error())),
+            };
+        }
+        let began = self.clock.now();
+        let Sender::Http2(mut fresh) = connect::open(&self.origin, connect).await? else {
+            return Err(Loss::Refused(
+                "the worker is not configured for HTTP/2".to_owned(),
+            ));
         };
-        match sender.try_send_request(request).await {
-            Ok(response) => Ok(self.answer(response, Keep::Nothing, took)),
-            Err(mut failed) => match (failed.take_message(), took) {
-                (Some(unsent), None) => {
-                    *self.shared.lock() = None;
-                    Box::pin(self.send_http2(unsent, connect)).await
-                }
-                (Some(_), Some(_)) => Err(Loss::Refused(failed.error().to_string())),
-                (None, _) => Err(lost(failed.error())),
-            },
+        let took = self.clock.now() - began;
+        *self.shared.lock() = Some(fresh.clone());
+        match fresh.try_send_request(request).await {
+            Ok(response) => Ok(self.answer(response, Keep::Nothing, Some(took))),
+            Err(mut failed) => Err(match failed.take_message() {
+                Some(_) => Loss::Refused(failed.error().to_string()),
+                None => lost(failed.error()),
+            }),
         }
     }
 
@@ -169,11 +172,11 @@ impl Upstream {
         let mut at = idle.len();
         while at > 0 {
             at -= 1;
-            let sender = &idle[at].sender;
+            let sender = &idle[at].connection.sender;
             if sender.is_closed() {
                 idle.remove(at);
             } else if sender.is_ready() {
-                return Some(idle.remove(at).sender);
+                return Some(idle.remove(at).connection);
             }
         }
         None
@@ -181,10 +184,11 @@ impl Upstream {
 
     /// Takes a connection back whose answer was read to the end. hyper may need a moment before it is ready again, so
     /// readiness is asked when it is taken, not here.
-    pub(super) fn put_back(&self, sender: Http1) {
-        if sender.is_closed() {
+    pub(super) fn put_back(&self, connection: Http1) {
+        if connection.sender.is_closed() {
             return;
         }
+        connection.tag.idle();
         let now = self.clock.now();
         let mut idle = self.idle.lock();
         let stale = idle
@@ -193,6 +197,9 @@ impl Upstream {
             .count();
         let surplus = (idle.len() + 1).saturating_sub(KEEP);
         idle.drain(..stale.max(surplus));
-        idle.push(Idle { sender, since: now });
+        idle.push(Idle {
+            connection,
+            since: now,
+        });
     }
 }

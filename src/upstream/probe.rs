@@ -45,7 +45,7 @@ pub async fn probe(
     let sender = connect::open(origin, connect).await?;
     let connected_in = clock.now() - began;
     let response = match sender {
-        Sender::Http1(mut sender) => sender.send_request(request).await,
+        Sender::Http1(mut connection) => connection.sender.send_request(request).await,
         Sender::Http2(mut sender) => sender.send_request(request).await,
     };
     let response = response.map_err(|error| lost(&error))?;

@@ -1,0 +1,119 @@
+//! A worker's HTTP/1.1 socket, looked at before each reuse.
+//!
+//! Bytes that a worker sends behind an answer would be taken for the answer to the next request, which is somebody
+//! else's (promise P7). hyper notices them only if its task reads them before the next request is handed over, so the
+//! socket itself is asked (`MSG_PEEK`) in the moment when the first byte of a request is about to go out on a kept
+//! connection: if anything lies there, or the end does, nothing is written and the request stays unsent. What arrives
+//! later than that cannot be told from an answer by anybody.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// In use, or fresh: the next write is not looked at.
+const BUSY: u8 = 0;
+/// Kept: the next write begins a request.
+const IDLE: u8 = 1;
+/// Found with bytes, or its end, lying in it: nothing was written.
+const SPOILT: u8 = 2;
+
+/// What the pool tells a connection, and hears from it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tag(Arc<AtomicU8>);
+
+impl Tag {
+    /// The connection has nothing to do: whatever comes now was not asked for.
+    pub(super) fn idle(&self) {
+        self.0.store(IDLE, Ordering::Release);
+    }
+
+    /// Whether the request that was handed over last was not written, because the connection was no longer good.
+    pub(super) fn spoilt(&self) -> bool {
+        self.0.load(Ordering::Acquire) == SPOILT
+    }
+}
+
+/// The socket.
+pub(super) struct Wire {
+    stream: TcpStream,
+    tag: Tag,
+}
+
+impl Wire {
+    /// A fresh connection and the tag that the pool keeps of it.
+    pub(super) fn new(stream: TcpStream) -> (Self, Tag) {
+        let tag = Tag::default();
+        let wire = Wire {
+            stream,
+            tag: tag.clone(),
+        };
+        (wire, tag)
+    }
+
+    /// Lets a write pass, unless it would begin a request on a connection that is no longer good.
+    fn fit(&self) -> io::Result<()> {
+        let begins = self.tag.0.load(Ordering::Acquire) != BUSY;
+        if !begins {
+            return Ok(());
+        }
+        match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.tag.0.store(BUSY, Ordering::Release);
+                Ok(())
+            }
+            _ => {
+                self.tag.0.store(SPOILT, Ordering::Release);
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+        }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.fit()?;
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.fit()?;
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

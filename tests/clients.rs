@@ -1,0 +1,80 @@
+//! The official Python clients are content: `openai`, `anthropic` and `tritonclient`, through the proxy, in front of the
+//! scripted worker. The scripts stand in `tests/clients/`, the packages in a virtual environment that `./run test`
+//! makes; without it these tests fail and say how to get it, they don't pretend.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use support::engine::Engine;
+use support::engine::knobs::Failure;
+use support::proxy::Proxy;
+
+/// Where the repository is.
+const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The Python that has the clients.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whoever runs the tests says where the clients are"
+)]
+fn python() -> PathBuf {
+    let python = std::env::var_os("FOREBAY_TEST_PYTHON").map_or_else(
+        || PathBuf::from(REPOSITORY).join("target/venv/bin/python"),
+        PathBuf::from,
+    );
+    assert!(
+        python.exists(),
+        "there is no Python with the clients at {}: run `./run test`, which makes it, or name one with openai, \
+         anthropic and tritonclient[http] in FOREBAY_TEST_PYTHON",
+        python.display()
+    );
+    python
+}
+
+/// Runs a script against the proxy; it fails by its exit status.
+#[track_caller]
+fn content(script: &str, proxy: &Proxy) {
+    let output = Command::new(python())
+        .arg(format!("{REPOSITORY}/tests/clients/{script}"))
+        .arg(format!("http://{}", proxy.address()))
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("ok"), "{script} checked nothing: {said}");
+}
+
+#[test]
+fn openai_is_content() {
+    content("openai_client.py", &Proxy::before(&Engine::start()));
+}
+
+#[test]
+fn openai_hears_of_a_broken_stream() {
+    let worker = Engine::start();
+    worker.tune(|knobs| knobs.fail(Failure::CutAfter(3), u64::MAX));
+    content("openai_broken_stream.py", &Proxy::before(&worker));
+}
+
+#[test]
+fn anthropic_is_content() {
+    content("anthropic_client.py", &Proxy::before(&Engine::start()));
+}
+
+#[test]
+fn tritonclient_is_content() {
+    let worker = Engine::start();
+    let proxy = Proxy::setup()
+        .worker_with("w", &worker, "engine = \"triton\"")
+        .start();
+    content("triton_client.py", &proxy);
+}

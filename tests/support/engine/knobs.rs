@@ -1,0 +1,190 @@
+//! What can be turned on a scripted worker, while it runs.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// How a worker behaves. Durations are real time; a fresh set answers at once and never fails.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    /// The models it serves; a request for another is answered 404 as vLLM does.
+    pub models: Vec<String>,
+    /// Prefill: seconds per prompt token that is not cached. One prefill at a time, first come first served.
+    pub prefill: f64,
+    /// Decode: seconds per output token when alone …
+    pub decode: f64,
+    /// … and what each stream beside it adds to that.
+    pub decode_per_stream: f64,
+    /// Requests that run at once; more wait in order of arrival.
+    pub slots: usize,
+    /// Whether prompt blocks seen before cost nothing, and are reported as `cached_tokens`.
+    pub prefix_cache: bool,
+    /// Output tokens when the request names no limit.
+    pub output_tokens: usize,
+    /// Silence before the first byte of any answer.
+    pub first_byte_delay: Duration,
+    /// Silence before each piece of a body after the first.
+    pub chunk_delay: Duration,
+    /// Whether the head of a streamed answer goes out before the prefill, as vLLM's does.
+    pub head_first: bool,
+    /// How bodies that are not streamed are framed on HTTP/1.1.
+    pub framing: Framing,
+    /// What the liveness paths say.
+    pub health: Health,
+    /// Liveness says 503 for so long after the start.
+    pub ready_after: Duration,
+    /// Answers everything but liveness with these bytes.
+    pub canned: Option<Canned>,
+    /// Goes wrong in this way …
+    pub failure: Option<Failure>,
+    /// … so many times more. Liveness paths are spared.
+    pub failures: u64,
+    /// Closes a kept-alive connection, without a word, after so many answers.
+    pub answers_per_connection: Option<u64>,
+    /// Resets a connection that had an answer at the first byte of its next request: the keep-alive race, every time.
+    pub reset_on_reuse: bool,
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Knobs {
+            models: vec!["m".to_owned()],
+            prefill: 0.0,
+            decode: 0.0,
+            decode_per_stream: 0.0,
+            slots: 256,
+            prefix_cache: false,
+            output_tokens: 4,
+            first_byte_delay: Duration::ZERO,
+            chunk_delay: Duration::ZERO,
+            head_first: true,
+            framing: Framing::Length,
+            health: Health::Good,
+            ready_after: Duration::ZERO,
+            canned: None,
+            failure: None,
+            failures: 0,
+            answers_per_connection: None,
+            reset_on_reuse: false,
+        }
+    }
+}
+
+impl Knobs {
+    /// Fails the next `times` requests in this way.
+    pub fn fail(&mut self, failure: Failure, times: u64) {
+        self.failure = Some(failure);
+        self.failures = times;
+    }
+
+    /// Takes the failure that the next request meets, if any is left.
+    pub(super) fn next_failure(&mut self) -> Option<Failure> {
+        self.failures = self.failures.checked_sub(1)?;
+        self.failure.clone()
+    }
+}
+
+/// How the end of an HTTP/1.1 body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// By `Content-Length`.
+    Length,
+    /// By chunks, one per piece.
+    Chunked,
+    /// By closing the connection.
+    Close,
+}
+
+/// What the liveness paths say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// 200.
+    Good,
+    /// This status.
+    Status(u16),
+    /// Nothing, ever.
+    Silent,
+}
+
+/// An answer given byte for byte.
+#[derive(Clone, Debug)]
+pub struct Canned {
+    /// Its status.
+    pub status: u16,
+    /// Its headers, framing aside, in order.
+    pub headers: Vec<(String, String)>,
+    /// Its body in pieces, each written on its own.
+    pub pieces: Vec<Bytes>,
+    /// How its end is told on HTTP/1.1.
+    pub framing: Framing,
+}
+
+impl Canned {
+    /// 200 with this body in one piece, framed by length.
+    pub fn ok(body: &str) -> Self {
+        Canned {
+            status: 200,
+            headers: Vec::new(),
+            pieces: vec![Bytes::copy_from_slice(body.as_bytes())],
+            framing: Framing::Length,
+        }
+    }
+
+    /// With another status.
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// With one more header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With the body in these pieces instead.
+    pub fn pieces(mut self, pieces: &[&str]) -> Self {
+        self.pieces = pieces
+            .iter()
+            .map(|piece| Bytes::copy_from_slice(piece.as_bytes()))
+            .collect();
+        self
+    }
+
+    /// With another framing.
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = framing;
+        self
+    }
+}
+
+/// The ways in which workers fail. A worker that refuses connections is [`super::Engine::refuse`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Resets the connection at the first byte of a request.
+    ResetBeforeHead,
+    /// Reads the whole request, then resets the connection.
+    ResetAfterRequest,
+    /// Reads the whole request, then says nothing.
+    Hang,
+    /// Answers with this status and vLLM's error object.
+    Status(u16),
+    /// 429 with this `Retry-After`, in seconds.
+    Busy(u32),
+    /// Writes so many pieces of the body, then closes without its end.
+    CutAfter(usize),
+    /// Writes so many pieces of the body, then falls silent.
+    StallAfter(usize),
+    /// Answers with these bytes, whatever they are, and closes (HTTP/1.1 only).
+    Rubbish(Bytes),
+    /// Answers with this status as soon as the head is read, while the body may still be coming (HTTP/1.1 only).
+    /// With `close` the answer says so and nothing more is read; without, the body is still read and thrown away.
+    Early {
+        /// The status.
+        status: u16,
+        /// Whether the connection ends with the answer.
+        close: bool,
+    },
+    /// A good answer, with these bytes right behind it on the same connection (HTTP/1.1 only).
+    Stray(Bytes),
+}

@@ -1,0 +1,133 @@
+//! An HTTP/2 client by prior knowledge, through hyper, for blocking tests.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use super::client::Answer;
+
+/// One connection, driven in the background until it is dropped.
+pub struct H2Client {
+    runtime: Runtime,
+    sender: SendRequest<Full<Bytes>>,
+    authority: String,
+}
+
+/// A response whose body is still to be read.
+pub struct Reading {
+    response: Response<Incoming>,
+}
+
+impl H2Client {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let sender = runtime.block_on(async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                    .await
+                    .unwrap();
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "ends with the runtime, which the client owns"
+            )]
+            tokio::spawn(connection);
+            sender
+        });
+        H2Client {
+            runtime,
+            sender,
+            authority: address.to_string(),
+        }
+    }
+
+    /// Sends a request; comes back when its head is answered.
+    pub fn open(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Reading, hyper::Error> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{target}", self.authority));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = Full::new(Bytes::copy_from_slice(body));
+        let request = request.body(body).unwrap();
+        let response = self.runtime.block_on(self.sender.send_request(request))?;
+        Ok(Reading { response })
+    }
+
+    /// Reads one more piece of a body: `None` at its proper end.
+    pub fn piece(&self, reading: &mut Reading) -> Option<Result<Bytes, hyper::Error>> {
+        let frame = self.runtime.block_on(reading.response.body_mut().frame())?;
+        Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
+    }
+
+    /// Sends a request and reads its answer, as far as it comes.
+    #[track_caller]
+    pub fn call(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        self.try_call(method, target, headers, body).unwrap()
+    }
+
+    /// Sends a request whose stream may be reset before its answer has a head.
+    pub fn try_call(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer, hyper::Error> {
+        let mut reading = self.open(method, target, headers, body)?;
+        let mut answer = reading.head();
+        answer.complete = true;
+        while let Some(piece) = self.piece(&mut reading) {
+            let Ok(bytes) = piece else {
+                answer.complete = false;
+                break;
+            };
+            answer.chunks.push(bytes.len());
+            answer.body.extend_from_slice(&bytes);
+        }
+        Ok(answer)
+    }
+}
+
+impl Reading {
+    /// The answer so far: its head.
+    pub fn head(&self) -> Answer {
+        let headers = self.response.headers().iter().map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.as_str().to_owned(), value)
+        });
+        Answer {
+            status: self.response.status().as_u16(),
+            head: Vec::new(),
+            headers: headers.collect(),
+            body: Vec::new(),
+            chunks: Vec::new(),
+            complete: false,
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The real binary, run in a fresh folder on ports of its own.
+//!
+//! Ports are taken below the range from which the system hands out ephemeral ones, so nobody is given one between our
+//! looking and the proxy's binding. Tests run as processes side by side; each begins its search where its pid says.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::client::{Answer, Client};
+use super::engine::Engine;
+use super::{expect_soon, wait_until};
+
+/// The admin token of every proxy under test.
+pub const TOKEN: &str = "token-of-the-tests";
+
+/// Ports that are searched: below Linux's ephemeral range, which begins at 32,768.
+const PORTS: std::ops::Range<u16> = 10_240..32_000;
+
+/// A port that is free now and that the system gives to nobody.
+fn free_port() -> u16 {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let span = PORTS.end - PORTS.start;
+    let start = u16::try_from(std::process::id() * 16 % u32::from(span)).unwrap();
+    loop {
+        let step = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let port = PORTS.start + start.wrapping_add(step) % span;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A proxy's configuration, as far as a test cares. Probes are quick unless it says otherwise.
+#[derive(Default)]
+pub struct Setup {
+    top: String,
+    sections: String,
+    workers: String,
+    probe: Option<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// A line before any table.
+    pub fn top(mut self, line: &str) -> Self {
+        self.top += &format!("{line}\n");
+        self
+    }
+
+    /// Further tables, as TOML.
+    pub fn section(mut self, toml: &str) -> Self {
+        self.sections += &format!("{toml}\n");
+        self
+    }
+
+    /// Another `[probe]` than the quick one, as its lines.
+    pub fn probe(mut self, lines: &str) -> Self {
+        self.probe = Some(lines.to_owned());
+        self
+    }
+
+    /// A vLLM worker that serves `m`.
+    pub fn worker(self, name: &str, engine: &Engine) -> Self {
+        self.worker_with(name, engine, "")
+    }
+
+    /// A worker with further lines; `engine` and `models` are vLLM's and `m` unless they say otherwise.
+    pub fn worker_with(self, name: &str, engine: &Engine, lines: &str) -> Self {
+        self.worker_at(name, &engine.url(), lines)
+    }
+
+    /// A worker at an address where a test has something of its own.
+    pub fn worker_at(mut self, name: &str, url: &str, lines: &str) -> Self {
+        let or = |key: &str, line: &'static str| if lines.contains(key) { "" } else { line };
+        self.workers += &format!(
+            "[[worker]]\nname = \"{name}\"\nurl = \"{url}\"\n{}{}{lines}\n\n",
+            or("engine =", "engine = \"vllm\"\n"),
+            or("models =", "models = [\"m\"]\n"),
+        );
+        self
+    }
+
+    /// A variable of the proxy's environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn toml(&self, client: SocketAddr, admin: SocketAddr) -> String {
+        let probe = self
+            .probe
+            .as_deref()
+            .unwrap_or("interval = \"100ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2");
+        format!(
+            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n\n[probe]\n{probe}\n\n{}\n{}",
+            self.top, self.sections, self.workers
+        )
+    }
+
+    /// Starts the proxy and waits until it is ready.
+    #[track_caller]
+    pub fn start(self) -> Proxy {
+        let proxy = self.launch();
+        let ready = wait_until(super::PATIENCE, || proxy.is_ready());
+        assert!(
+            ready,
+            "the proxy was not ready in time:\n{}",
+            proxy.stderr()
+        );
+        proxy
+    }
+
+    /// Starts the proxy and waits only until its admin side answers, whether a worker is up or not.
+    #[track_caller]
+    pub fn launch(self) -> Proxy {
+        let folder = tempfile::tempdir().unwrap();
+        let address = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let (client, admin) = (address(), address());
+        let state = folder.path().join("state");
+        let toml = self
+            .toml(client, admin)
+            .replacen("\"state\"", &format!("{state:?}"), 1);
+        let file = folder.path().join("forebay.toml");
+        std::fs::write(&file, toml).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["serve", "--config"])
+            .arg(&file)
+            .env("FOREBAY_ADMIN_TOKEN", TOKEN)
+            .envs(self.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let proxy = Proxy {
+            client,
+            admin,
+            stdout: lines_of(child.stdout.take().unwrap()),
+            stderr: lines_of(child.stderr.take().unwrap()),
+            child: Mutex::new(child),
+            folder,
+        };
+        let listens = wait_until(super::PATIENCE, || proxy.has_ended() || reachable(admin));
+        if proxy.has_ended() {
+            expect_soon("it says why it ended", || !proxy.stderr().is_empty());
+        }
+        assert!(
+            listens && !proxy.has_ended(),
+            "the proxy did not come up:\n{}",
+            proxy.stderr()
+        );
+        proxy
+    }
+}
+
+fn reachable(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+}
+
+/// Collects lines as they come, on a thread that ends with the pipe.
+fn lines_of(pipe: impl Read + Send + 'static) -> Arc<Mutex<Vec<String>>> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let collected = Arc::clone(&lines);
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            collected.lock().push(line);
+        }
+    });
+    lines
+}
+
+/// A running proxy. It is killed when the handle is dropped.
+pub struct Proxy {
+    client: SocketAddr,
+    admin: SocketAddr,
+    stdout: Arc<Mutex<Vec<String>>>,
+    stderr: Arc<Mutex<Vec<String>>>,
+    child: Mutex<Child>,
+    folder: tempfile::TempDir,
+}
+
+impl Proxy {
+    /// A configuration to fill in and start.
+    pub fn setup() -> Setup {
+        Setup::default()
+    }
+
+    /// A proxy in front of one vLLM worker.
+    #[track_caller]
+    pub fn before(engine: &Engine) -> Self {
+        Proxy::setup().worker("w", engine).start()
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.client
+    }
+
+    /// Where the admin side is.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// The folder of its configuration and state.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.lock().id()
+    }
+
+    /// A fresh client connection.
+    #[track_caller]
+    pub fn connect(&self) -> Client {
+        Client::connect(self.client)
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub fn call(&self, method: &str, target: &str, body: &str) -> Answer {
+        self.connect().call(method, target, body)
+    }
+
+    /// One POST to the chat path on a connection of its own.
+    #[track_caller]
+    pub fn chat(&self, body: &str) -> Answer {
+        self.call("POST", "/v1/chat/completions", body)
+    }
+
+    /// An answer of the admin side, asked with the token.
+    #[track_caller]
+    pub fn ask_admin(&self, path: &str) -> Answer {
+        let bearer = format!("Bearer {TOKEN}");
+        let host = self.admin.to_string();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: {bearer}\r\nconnection: close\r\n\r\n"
+        );
+        Client::connect(self.admin)
+            .send(request.as_bytes())
+            .answer()
+    }
+
+    /// JSON of the admin API.
+    #[track_caller]
+    pub fn api(&self, path: &str) -> Value {
+        self.ask_admin(path).json()
+    }
+
+    /// One worker's row of `/api/workers`.
+    #[track_caller]
+    pub fn worker(&self, name: &str) -> Value {
+        let workers = self.api("/api/workers");
+        let rows = workers["workers"].as_array().unwrap();
+        rows.iter()
+            .find(|row| row["name"] == name)
+            .unwrap_or_else(|| panic!("no worker {name} in {workers}"))
+            .clone()
+    }
+
+    /// Whether it says that it can answer.
+    pub fn is_ready(&self) -> bool {
+        reachable(self.admin) && self.ask_admin("/ready").status == 200
+    }
+
+    /// The sum of a metric over the series that have all of these labels; zero when there is none.
+    #[track_caller]
+    pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let answer = self.ask_admin("/metrics");
+        let text = answer.text();
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.rsplit_once(' '))
+            .filter(|(series, _)| {
+                let (family, shown) = series.split_once('{').unwrap_or((series, ""));
+                let has =
+                    |(label, value): &(&str, &str)| shown.contains(&format!("{label}=\"{value}\""));
+                family == name && labels.iter().all(has)
+            })
+            .map(|(_, value)| value.parse::<f64>().unwrap())
+            .sum()
+    }
+
+    /// Its access log so far.
+    #[track_caller]
+    pub fn log(&self) -> Vec<Value> {
+        let lines = self.stdout.lock();
+        lines
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}")))
+            .collect()
+    }
+
+    /// Its access log, once it has at least this many lines.
+    #[track_caller]
+    pub fn log_of(&self, count: usize) -> Vec<Value> {
+        expect_soon(&format!("{count} lines of access log"), || {
+            self.log().len() >= count
+        });
+        self.log()
+    }
+
+    /// Everything it wrote to stdout.
+    pub fn stdout(&self) -> String {
+        self.stdout.lock().join("\n")
+    }
+
+    /// Everything it wrote to stderr.
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().join("\n")
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.pid().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        self.child.lock().try_wait().unwrap().is_some()
+    }
+
+    /// Waits until the process has ended, at most for `deadline`.
+    #[track_caller]
+    pub fn wait_exit(&self, deadline: Duration) -> ExitStatus {
+        assert!(
+            wait_until(deadline, || self.has_ended()),
+            "the proxy still ran after {deadline:?}:\n{}",
+            self.stderr()
+        );
+        self.child.lock().wait().unwrap()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let mut child = self.child.lock();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
