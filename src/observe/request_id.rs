@@ -3,10 +3,13 @@
 //! A client's own id is taken over so that its logs and ours can be joined, but only if it is plain: an id is repeated
 //! in answers, logs and requests to workers, and nothing that needs quoting anywhere should travel that far.
 
+use bytes::Bytes;
 use http::HeaderValue;
 
 /// The longest id that is taken over.
 const LONGEST: usize = 128;
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// The client's id if it is plain, else a random one.
 pub(super) fn taken_or_made(client: Option<&HeaderValue>) -> HeaderValue {
@@ -22,10 +25,14 @@ fn is_plain(id: &[u8]) -> bool {
     (1..=LONGEST).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// 128 random bits in hexadecimal.
+/// 128 random bits in hexadecimal. Text and reference count share one allocation, because every id is cloned.
 fn made() -> HeaderValue {
-    let text = format!("{:032x}", rand::random::<u128>());
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
+    let bits = rand::random::<u128>().to_ne_bytes();
+    let mut text = [0; 32];
+    for (pair, byte) in text.as_chunks_mut().0.iter_mut().zip(bits) {
+        *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+    }
+    HeaderValue::from_maybe_shared(Bytes::from_owner(text))
         .unwrap_or_else(|_| HeaderValue::from_static("unnamed"))
 }
 
