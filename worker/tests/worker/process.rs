@@ -1,0 +1,162 @@
+//! Start, signals, exit codes.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::Output;
+
+use crate::support::models::{put_plus, put_slow, slow_request};
+use crate::support::{Worker, command, library};
+
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command(arguments).output().unwrap();
+    let said = [stdout, stderr].concat();
+    (status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn help_shows_an_example() {
+    let (code, said) = run(&["serve", "--help"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        said.contains("forebay-worker serve --models ./models"),
+        "{said}"
+    );
+}
+
+#[test]
+fn wrong_arguments_exit_2_and_are_named() {
+    for (arguments, word) in [
+        (&["serve"][..], "--models"),
+        (
+            &["serve", "--models", "x", "--grpc", "127.0.0.1:1"],
+            "--grpc",
+        ),
+        (
+            &["serve", "--models", "x", "--device", "cuda"],
+            "not in this version",
+        ),
+        (&["serve", "--models", "x", "--threads", "0"], "--threads"),
+        (&["serve", "--models", "x", "--http", "nowhere"], "--http"),
+        (&["bench"], "bench"),
+        (&[], "serve"),
+    ] {
+        let (code, said) = run(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_bad_models_folder_and_a_bad_library_are_both_said() {
+    let (code, said) = run(&[
+        "serve",
+        "--models",
+        "/nowhere",
+        "--onnxruntime",
+        "/nothing.so",
+    ]);
+    assert_eq!(code, Some(2));
+    assert!(
+        said.contains("/nowhere") && said.contains("/nothing.so"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_graph_that_cannot_be_loaded_is_named() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    fs::create_dir_all(models.path().join("broken/1")).unwrap();
+    fs::write(models.path().join("broken/1/model.onnx"), "not a graph").unwrap();
+    let library = library();
+    let (code, said) = run(&[
+        "serve",
+        "--models",
+        models.path().to_str().unwrap(),
+        "--http",
+        "127.0.0.1:0",
+        "--onnxruntime",
+        library.to_str().unwrap(),
+    ]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("model broken:"), "{said}");
+}
+
+#[test]
+fn a_port_in_use_exits_1_and_is_named() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let library = library();
+    let (code, said) = run(&[
+        "serve",
+        "--models",
+        models.path().to_str().unwrap(),
+        "--http",
+        &address,
+        "--onnxruntime",
+        library.to_str().unwrap(),
+    ]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&address), "{said}");
+}
+
+#[test]
+fn an_echo_needs_no_library() {
+    let models = tempfile::tempdir().unwrap();
+    fs::create_dir(models.path().join("echo")).unwrap();
+    fs::write(models.path().join("echo/model.toml"), "engine = \"echo\"").unwrap();
+    let folder = models.path().to_str().unwrap();
+    let mut worker = Worker::spawn(&mut command(&[
+        "serve",
+        "--models",
+        folder,
+        "--http",
+        "127.0.0.1:0",
+    ]));
+    worker.wait_for_line("ready");
+    let body = r#"{"inputs":[{"name":"input","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+    let answer = worker.post("/v2/models/echo/infer", body);
+    assert!(answer.body.contains("[1.0,2.0]"), "{answer:?}");
+}
+
+/// A worker that is in the middle of a request of a second or so.
+fn busy() -> (tempfile::TempDir, Worker, crate::support::Exchange) {
+    let models = tempfile::tempdir().unwrap();
+    put_slow(models.path());
+    let worker = Worker::start(models.path());
+    let request = slow_request(2500);
+    let exchange = worker.begin("POST", "/v2/models/slow/infer", &[], request.as_bytes());
+    // An answer to a later request on another connection: by then the slow one has been accepted.
+    assert_eq!(worker.get("/health").status, 200);
+    (models, worker, exchange)
+}
+
+#[test]
+fn p13_the_first_signal_lets_what_runs_finish() {
+    for signal in ["TERM", "INT"] {
+        let (_models, mut worker, exchange) = busy();
+        worker.signal(signal);
+        worker.wait_for_line("stopping");
+        let refused = || TcpStream::connect(&worker.address).is_err();
+        assert!((0..1_000_000).any(|_| refused()), "still accepting");
+        let answer = exchange.finish();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(worker.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn the_second_signal_ends_at_once() {
+    let (_models, mut worker, exchange) = busy();
+    worker.signal("TERM");
+    worker.wait_for_line("stopping");
+    worker.signal("TERM");
+    assert_eq!(worker.wait().code(), Some(1));
+    assert_eq!(exchange.finish().status, 0, "an answer after the end");
+}
