@@ -93,6 +93,11 @@ impl<T> Batcher<T> {
         Ok(())
     }
 
+    /// Keeps only the items that somebody still wants.
+    pub fn retain(&mut self, wanted: impl Fn(&T) -> bool) {
+        self.waiting.retain(|(_, item)| wanted(&item.load));
+    }
+
     /// What should run now, if anything.
     pub fn next(&mut self, now: Seconds) -> Next<T> {
         let Some((since, oldest)) = self.waiting.front() else {
@@ -269,6 +274,9 @@ mod tests {
         let mut batcher = filled(limits, [item(1, 8, 1), item(2, 8, 1)]);
         let back = batcher.offer(item(3, 8, 1), Seconds::ZERO).unwrap_err();
         assert_eq!(back.load, 3);
+        batcher.retain(|&name| name != 1);
+        assert!(batcher.offer(back, Seconds::ZERO).is_ok());
+        assert_eq!(run(&mut batcher, 0.0), [2, 3]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line, and the only reader of the environment.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ pub fn run() -> ExitCode {
     let filter = variable("FOREBAY_LOG").and_then(|filter| filter.into_string().ok());
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(EnvFilter::new(filter.as_deref().unwrap_or("info")))
         .init();
     let Verb::Serve(args) = cli.verb;

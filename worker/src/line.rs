@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::watch;
+
 pub use embed::{Embedded, Embedder, Inputs};
 pub use validate::Named;
 
@@ -48,6 +50,16 @@ pub struct InferRequest {
 pub struct App {
     models: OnceLock<BTreeMap<ModelName, Model>>,
     stopping: AtomicBool,
+    live: watch::Sender<usize>,
+}
+
+/// A request that is being answered; counts as live until dropped, also when its client leaves.
+pub struct Live<'a>(&'a App);
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        self.0.live.send_modify(|live| *live -= 1);
+    }
 }
 
 impl App {
@@ -56,6 +68,18 @@ impl App {
         let models = models.into_iter().map(|model| (model.name.clone(), model));
         // A second call would change nothing; there is none.
         let _ = self.models.set(models.collect());
+    }
+
+    /// Counts a request for as long as the guard lives.
+    pub fn enter(&self) -> Live<'_> {
+        self.live.send_modify(|live| *live += 1);
+        Live(self)
+    }
+
+    /// Waits until no request is live.
+    pub async fn quiet(&self) {
+        // An error means that nobody counts any more, which is as quiet as it gets.
+        let _ = self.live.subscribe().wait_for(|live| *live == 0).await;
     }
 
     /// From now on not ready; requests that came in are still answered.
@@ -116,15 +140,22 @@ impl Model {
             .collect()
     }
 
-    /// Texts through an embedding model.
-    pub async fn embed(&self, inputs: Inputs) -> Result<Embedded, Fault> {
-        match &self.embedder {
-            Some(embedder) => embed::embed(self, embedder, inputs).await,
-            None => {
-                let problem = format!("model `{}` is not an embedding model", self.name);
-                Err(Fault::bad(problem).param("model"))
-            }
+    /// Texts through an embedding model. `dimensions` is the length of vector that the client insists on, if any.
+    pub async fn embed(
+        &self,
+        inputs: Inputs,
+        dimensions: Option<usize>,
+    ) -> Result<Embedded, Fault> {
+        let Some(embedder) = &self.embedder else {
+            let problem = format!("model `{}` is not an embedding model", self.name);
+            return Err(Fault::bad(problem).param("model"));
+        };
+        let width = embedder.width();
+        if let Some(asked) = dimensions.filter(|&asked| asked != width) {
+            let problem = format!("this model gives {width} dimensions, not {asked}");
+            return Err(Fault::bad(problem).param("dimensions"));
         }
+        embed::embed(self, embedder, inputs).await
     }
 }
 
@@ -135,16 +166,12 @@ fn finite(output: Named) -> Result<Named, Fault> {
         Elements::Fp64(values) => values.iter().all(|value| value.is_finite()),
         _ => true,
     };
-    match finite {
-        true => Ok(output),
-        false => {
-            let problem = format!(
-                "output `{}` holds NaN or Infinity, which JSON can't carry",
-                output.name
-            );
-            Err(Fault::new(Kind::NotFinite, problem))
-        }
+    if !finite {
+        let name = &output.name;
+        let problem = format!("output `{name}` holds NaN or Infinity, which JSON can't carry");
+        return Err(Fault::new(Kind::NotFinite, problem));
     }
+    Ok(output)
 }
 
 /// A tensor from what a client sent, if its shape and its number of elements agree.
@@ -156,4 +183,25 @@ pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, F
         let problem = format!("input `{name}`: {count} elements don't fill the shape {shape:?}");
         Fault::bad(problem)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_is_from_loaded_to_stopped() {
+        let app = App::default();
+        let refused = app.ready().unwrap_err();
+        assert_eq!(refused.kind, Kind::Loading);
+        assert!(refused.retry_after.is_some());
+        assert!(
+            app.model("any", None)
+                .is_err_and(|fault| fault.kind == Kind::Loading)
+        );
+        app.loaded(vec![]);
+        assert_eq!(app.ready(), Ok(()));
+        app.stop();
+        assert_eq!(app.ready().unwrap_err().kind, Kind::Stopping);
+    }
 }

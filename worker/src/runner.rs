@@ -77,17 +77,25 @@ impl Runner {
             wanted,
             reply,
         });
-        {
-            let mut state = self.shared.state.lock();
-            if state.batcher.offer(item, self.shared.clock.now()).is_err() {
-                let wait = Seconds(state.batcher.backlog().0.clamp(1.0, 60.0));
-                let full = "as many requests wait for this model as may";
-                return Err(Fault::new(Kind::Busy, full).retry_after(wait));
-            }
-        }
+        self.submit(item)?;
         self.shared.wake.notify_one();
         let gone = || Fault::new(Kind::EngineFailed, "the model's thread has ended");
         answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Puts an item into the queue. Requests whose clients have left count only as long as nobody needs their place.
+    fn submit(&self, item: Item<Job>) -> Result<(), Fault> {
+        let now = self.shared.clock.now();
+        let batcher = &mut self.shared.state.lock().batcher;
+        let Err(item) = batcher.offer(item, now) else {
+            return Ok(());
+        };
+        batcher.retain(|job| !job.reply.is_closed());
+        batcher.offer(item, now).map_err(|_| {
+            let wait = Seconds(batcher.backlog().0.clamp(1.0, 60.0));
+            let full = "as many requests wait for this model as may";
+            Fault::new(Kind::Busy, full).retry_after(wait)
+        })
     }
 
     fn item(&self, job: Job) -> Item<Job> {
@@ -327,6 +335,19 @@ mod tests {
         nod.send(()).unwrap();
         nod.send(()).unwrap();
         assert!(wait(running).is_ok() && wait(waiting).is_ok());
+    }
+
+    #[test]
+    fn a_client_that_left_makes_room_in_a_full_queue() {
+        let (runner, runs, nod) = scripted(1);
+        let running = begin(&runner, 1.0);
+        assert_eq!(runs.recv().unwrap(), 1);
+        drop(begin(&runner, 2.0));
+        let next = begin(&runner, 3.0);
+        nod.send(()).unwrap();
+        nod.send(()).unwrap();
+        assert!(wait(running).is_ok());
+        assert_eq!(wait(next).unwrap(), row(3.0));
     }
 
     #[test]

@@ -33,6 +33,9 @@ use crate::units::Seconds;
 /// How long requests may take to finish after the first signal.
 const DRAIN: Seconds = Seconds(60.0);
 
+/// How long the last answer may take to leave. A connection without a whole request would hold the server open for ever.
+const FLUSH: Seconds = Seconds(1.0);
+
 /// The bounds of each model's queue.
 const LIMITS: Limits = Limits {
     waiting: 256,
@@ -108,7 +111,9 @@ fn prepare(settings: &Settings) -> Result<(Vec<ModelPlan>, Option<Environment>),
     match (plans, environment) {
         (Ok(plans), Ok(environment)) => {
             if let Some((_, path)) = &environment {
-                tracing::info!(library = %path.display(), build = ort::info(), "ONNX Runtime loaded");
+                // A link's target carries the version in its name.
+                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                tracing::info!(library = %path.display(), "ONNX Runtime loaded");
             }
             Ok((plans, environment.map(|(environment, _)| environment)))
         }
@@ -160,6 +165,7 @@ async fn serve(
     let ended = tokio::select! {
         ended = &mut server => ended,
         () = signals.next() => exit(1),
+        () = quiet_for(&app, FLUSH) => exit(0),
         () = tokio::time::sleep(DRAIN.to_duration()) => {
             tracing::warn!("some requests were still running after {} s", DRAIN.0);
             exit(0)
@@ -170,6 +176,12 @@ async fn serve(
         exit(0);
     }
     ended.map_err(|error| Stop::failed(error.to_string()))
+}
+
+/// Waits until no request is live, and then this much longer.
+async fn quiet_for(app: &App, span: Seconds) {
+    app.quiet().await;
+    tokio::time::sleep(span.to_duration()).await;
 }
 
 async fn bind(http: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
@@ -207,7 +219,7 @@ fn load(
     threads: usize,
     clock: Clock,
 ) -> Result<Model, String> {
-    let (engine, platform): (Box<dyn Engine>, _) = match (&plan.graph, environment) {
+    let (mut engine, platform): (Box<dyn Engine>, _) = match (&plan.graph, environment) {
         (Some(graph), Some(environment)) => (
             Box::new(Onnx::load(environment, graph, threads)?),
             "onnxruntime_onnx",
@@ -217,7 +229,7 @@ fn load(
     let signature = engine.signature().clone();
     let embedder = match &plan.kind {
         Kind::Tensor => None,
-        Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, &signature)?)),
+        Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, engine.as_mut())?)),
     };
     let runner = Runner::start(engine, LIMITS, clock).map_err(|error| error.to_string())?;
     tracing::info!(

@@ -112,10 +112,10 @@ fn all<A, B>(cells: Vec<A>, convert: impl Fn(A) -> B) -> Vec<B> {
 
 fn singles(cells: Vec<f64>) -> Result<Elements, String> {
     let singles = all(cells, |cell| cell as f32);
-    match singles.iter().all(|single| single.is_finite()) {
-        true => Ok(Elements::Fp32(singles)),
-        false => Err("a number is beyond the range of FP32".into()),
+    if singles.iter().any(|single| !single.is_finite()) {
+        return Err("a number is beyond the range of FP32".into());
     }
+    Ok(Elements::Fp32(singles))
 }
 
 fn wholes(datatype: Datatype, cells: Vec<i128>) -> Option<Elements> {

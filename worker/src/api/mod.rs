@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
@@ -30,7 +31,14 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(openai::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&app), count))
         .with_state(app)
+}
+
+/// Every request is live until its answer is made, or its client is gone.
+async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let _live = app.enter();
+    next.run(request).await
 }
 
 /// 200 when all models answer.

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
+use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
 use crate::line::Model;
 use crate::repository::Embedding;
 use crate::runner::Runner;
-use crate::tensor::{Datatype, Signature, TensorSpec};
+use crate::tensor::{Datatype, Signature, Tensor, TensorSpec};
 use crate::text::{Feed, Reader, Row, vectors};
 use crate::units::Pooling;
 
@@ -42,54 +43,76 @@ pub struct Embedder {
     output: usize,
     pooling: Pooling,
     normalize: bool,
+    width: usize,
 }
 
 impl Embedder {
-    /// Fits an embedding model's description to its graph, or says why they don't fit.
-    pub fn fit(plan: &Embedding, signature: &Signature) -> Result<Embedder, String> {
+    /// Fits an embedding model's description to its graph by embedding one word, or says why they don't fit. The
+    /// first client finds the engine warm, and a graph whose output can't be pooled is refused before it serves.
+    pub fn fit(plan: &Embedding, engine: &mut dyn Engine) -> Result<Embedder, String> {
         let reader = Reader::open(&plan.tokenizer, plan.max_tokens)
             .map_err(|problem| format!("{}: {problem}", plan.tokenizer.display()))?;
-        let feeds = signature
-            .inputs
-            .iter()
-            .map(feed)
-            .collect::<Result<_, _>>()?;
-        Ok(Embedder {
+        let signature = engine.signature();
+        let feeds = signature.inputs.iter().map(feed);
+        let mut embedder = Embedder {
             reader,
-            feeds,
+            feeds: feeds.collect::<Result<_, _>>()?,
             output: output(signature, plan.pooling)?,
             pooling: plan.pooling,
             normalize: plan.normalize,
-        })
+            width: 0,
+        };
+        let word = vec![embedder.reader.read("word")?];
+        let outputs = engine.run(&embedder.inputs(&word), &[embedder.output]);
+        let outputs = outputs.map_err(|fault| fault.message)?;
+        let vectors = embedder
+            .pool(&outputs, &word)
+            .map_err(|fault| fault.message)?;
+        embedder.width = vectors.first().map_or(0, Vec::len);
+        Ok(embedder)
+    }
+
+    /// How long the vectors are.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The tensors that a batch of rows is fed as.
+    fn inputs(&self, rows: &[Row]) -> Vec<Tensor> {
+        let pad = self.reader.pad();
+        let tensors = self.feeds.iter().filter_map(|feed| feed.tensor(rows, pad));
+        tensors.collect()
+    }
+
+    /// The vectors of a batch of rows.
+    fn pool(&self, outputs: &[Tensor], rows: &[Row]) -> Result<Vec<Vec<f32>>, Fault> {
+        let failed = |problem| Fault::new(Kind::EngineFailed, problem);
+        let Some(output) = outputs.first() else {
+            return Err(failed("the engine gave no output".to_owned()));
+        };
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)
     }
 
     fn read(&self, inputs: Inputs) -> Result<Vec<Row>, Fault> {
-        let at = |index: usize, problem: &str| {
-            Fault::bad(format!("input[{index}] {problem}")).param("input")
-        };
-        let rows: Vec<Result<Row, Fault>> = match inputs {
-            Inputs::Texts(texts) => (texts.iter().enumerate())
-                .map(|(index, text)| match text.is_empty() {
-                    true => Err(at(index, "is empty")),
-                    false => self
-                        .reader
-                        .read(text)
-                        .map_err(|problem| at(index, &problem)),
-                })
-                .collect(),
-            Inputs::Ids(rows) => (rows.into_iter().enumerate())
-                .map(|(index, ids)| match ids.is_empty() {
-                    true => Err(at(index, "is empty")),
-                    false => self.reader.adopt(ids).map_err(|id| {
-                        at(
-                            index,
-                            &format!("holds {id}, which is no token of this model"),
-                        )
-                    }),
-                })
-                .collect(),
-        };
-        rows.into_iter().collect()
+        match inputs {
+            Inputs::Texts(texts) => {
+                let read = |(index, text): (usize, String)| match self.reader.read(&text) {
+                    _ if text.is_empty() => Err(slip(index, "is empty")),
+                    Ok(row) => Ok(row),
+                    Err(problem) => Err(slip(index, &problem)),
+                };
+                texts.into_iter().enumerate().map(read).collect()
+            }
+            Inputs::Ids(rows) => {
+                let adopt = |(index, ids): (usize, Row)| match self.reader.adopt(ids) {
+                    Ok(row) if row.is_empty() => Err(slip(index, "is empty")),
+                    Ok(row) => Ok(row),
+                    Err(id) => Err(slip(index, &format!("holds {id}, which is no token here"))),
+                };
+                rows.into_iter().enumerate().map(adopt).collect()
+            }
+        }
     }
 
     /// One batch: rows in, vectors out.
@@ -98,17 +121,9 @@ impl Embedder {
         runner: &Runner,
         rows: Vec<Row>,
     ) -> Result<Vec<Vec<f32>>, Fault> {
-        let pad = self.reader.pad();
-        let inputs = self.feeds.iter().filter_map(|feed| feed.tensor(&rows, pad));
-        let outputs = runner.run(inputs.collect(), vec![self.output]).await?;
-        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        let outputs = runner.run(self.inputs(&rows), vec![self.output]).await?;
         let this = Arc::clone(self);
-        off_reactor(move || match outputs.first() {
-            Some(output) => vectors(output, &lengths, this.pooling, this.normalize)
-                .map_err(|problem| Fault::new(Kind::EngineFailed, problem)),
-            None => Err(Fault::new(Kind::EngineFailed, "the engine gave no output")),
-        })
-        .await
+        off_reactor(move || this.pool(&outputs, &rows)).await
     }
 }
 
@@ -131,16 +146,18 @@ pub async fn embed(
             placed[place] = vector;
         }
     }
-    match placed.iter().flatten().all(|value| value.is_finite()) {
-        true => Ok(Embedded {
-            vectors: placed,
-            tokens,
-        }),
-        false => Err(Fault::new(
-            Kind::NotFinite,
-            "the model gave NaN or Infinity for these inputs",
-        )),
+    if placed.iter().flatten().any(|value| !value.is_finite()) {
+        let problem = "the model gave NaN or Infinity for these inputs";
+        return Err(Fault::new(Kind::NotFinite, problem));
     }
+    Ok(Embedded {
+        vectors: placed,
+        tokens,
+    })
+}
+
+fn slip(index: usize, problem: &str) -> Fault {
+    Fault::bad(format!("input[{index}] {problem}")).param("input")
 }
 
 async fn off_reactor<T: Send + 'static>(

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::models::{TABLE, put_embedding, put_plus};
-use crate::support::{Answer, Worker, wire};
+use crate::support::{Answer, Worker, command, library, wire};
 
 fn tiny(settings: &str) -> (tempfile::TempDir, Worker) {
     let models = tempfile::tempdir().unwrap();
@@ -206,6 +206,32 @@ fn unknown_models_and_models_without_text_are_said() {
 }
 
 #[test]
+fn a_graph_that_the_description_does_not_fit_is_refused_at_the_start() {
+    for (settings, words) in [
+        ("pooling = \"none\"", "2 axes"),
+        ("max_tokens = 2", "max_tokens = 2"),
+    ] {
+        let models = tempfile::tempdir().unwrap();
+        put_embedding(models.path(), "tiny", settings);
+        let library = library();
+        let mut serve = command(&["serve", "--models", models.path().to_str().unwrap()]);
+        serve.args([
+            "--http",
+            "127.0.0.1:0",
+            "--onnxruntime",
+            library.to_str().unwrap(),
+        ]);
+        let output = serve.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("model tiny:") && said.contains(words),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn models_are_listed() {
     let models = tempfile::tempdir().unwrap();
     put_embedding(models.path(), "tiny", "");
@@ -228,19 +254,15 @@ fn models_are_listed() {
 fn p39_no_text_reaches_the_log() {
     let models = tempfile::tempdir().unwrap();
     put_embedding(models.path(), "tiny", "");
-    let library = crate::support::library();
-    let mut worker = Worker::spawn(
-        crate::support::command(&[
-            "serve",
-            "--models",
-            models.path().to_str().unwrap(),
-            "--http",
-            "127.0.0.1:0",
-            "--onnxruntime",
-            library.to_str().unwrap(),
-        ])
-        .env("FOREBAY_LOG", "trace"),
-    );
+    let library = library();
+    let mut serve = command(&["serve", "--models", models.path().to_str().unwrap()]);
+    serve.args([
+        "--http",
+        "127.0.0.1:0",
+        "--onnxruntime",
+        library.to_str().unwrap(),
+    ]);
+    let mut worker = Worker::spawn(serve.env("FOREBAY_LOG", "trace"));
     worker.wait_for_line("ready");
     assert_eq!(embed(&worker, json!("canary cat")).status, 200);
     assert_eq!(embed(&worker, json!({"canary": "canary"})).status, 400);

@@ -1,8 +1,10 @@
 //! Start, signals, exit codes.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Output;
+use std::time::Duration;
 
 use crate::support::models::{put_plus, put_slow, slow_request};
 use crate::support::{Worker, command, library};
@@ -148,6 +150,51 @@ fn p13_the_first_signal_lets_what_runs_finish() {
         let answer = exchange.finish();
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(worker.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn connections_without_a_request_do_not_hold_up_the_stop() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    let mut worker = Worker::start(models.path());
+    let mut kept = TcpStream::connect(&worker.address).unwrap();
+    kept.write_all(b"GET /health HTTP/1.1\r\nhost: worker\r\n\r\n")
+        .unwrap();
+    kept.read_exact(&mut [0; 64]).unwrap();
+    let silent = TcpStream::connect(&worker.address).unwrap();
+    let mut halfway = TcpStream::connect(&worker.address).unwrap();
+    halfway.write_all(b"POST /v1/embed").unwrap();
+    assert_eq!(worker.get("/health").status, 200);
+    let (code, took) = worker.stop();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(5), "took {took:?}");
+    drop((kept, silent, halfway));
+}
+
+#[test]
+fn a_full_queue_is_503_with_the_time_to_come_back() {
+    let (_models, worker, exchange) = busy();
+    let path = "/v2/models/slow/infer";
+    let quick = slow_request(1);
+    let crowd: Vec<_> = (0..300)
+        .map(|_| worker.begin("POST", path, &[], quick.as_bytes()))
+        .collect();
+    assert_eq!(exchange.finish().status, 200);
+    let answers: Vec<_> = crowd
+        .into_iter()
+        .map(|exchange| exchange.finish())
+        .collect();
+    let (served, refused): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.status == 200);
+    assert!(
+        served.len() >= 256 && !refused.is_empty(),
+        "{} served",
+        served.len()
+    );
+    for answer in refused {
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert!(answer.head.contains("retry-after: "), "{answer:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -128,6 +128,14 @@ impl Worker {
 
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
+    }
+
+    /// Asks the worker to stop; its exit code and how long it took.
+    #[expect(clippy::disallowed_methods, reason = "the promise is about time")]
+    pub fn stop(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        self.signal("TERM");
+        (self.wait().code(), start.elapsed())
     }
 
     pub fn get(&self, path: &str) -> Answer {
