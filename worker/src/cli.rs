@@ -77,6 +77,11 @@ pub fn run() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(EnvFilter::new(filter.as_deref().unwrap_or("info")))
         .init();
+    std::panic::set_hook(Box::new(|panic| {
+        // Where, not what: the message of a panic may quote the text that caused it.
+        let place = panic.location().map(ToString::to_string);
+        tracing::error!(place = place.as_deref().unwrap_or("unknown"), "a panic");
+    }));
     let Verb::Serve(args) = cli.verb;
     match serve::run(settings(args)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -138,11 +138,10 @@ fn work(shared: &Shared, mut engine: Box<dyn Engine>) {
             .into_iter()
             .filter(|item| !item.load.reply.is_closed())
             .collect();
-        let (rows, work, items) = (
-            batch.iter().map(|item| item.rows).sum(),
-            batch.iter().map(|item| item.work).sum(),
-            batch.len(),
-        );
+        let rows: usize = batch.iter().map(|item| item.rows).sum();
+        let work = batch.iter().map(|item| item.work).sum();
+        let items = batch.len();
+        tracing::debug!(items, rows, "a batch begins");
         let start = shared.clock.now();
         run_batch(engine.as_mut(), batch);
         let took = shared.clock.now() - start;

@@ -3,8 +3,7 @@
 //! A `tokenizer.json` often asks for padding and truncation that suited whoever exported it: all-MiniLM-L6-v2's asks
 //! for 128 tokens, always, so a text of five tokens costs what one of 128 does and longer ones lose their end although
 //! the model takes 256. Both are overridden here: rows are cut at the model's own `max_tokens` and padded to the longest
-//! row of their batch. Padding is masked, so it changes no vector beyond what an int8 graph's shared quantisation scale
-//! does.
+//! row of their batch.
 
 use std::path::Path;
 

@@ -94,6 +94,7 @@ impl Embedder {
         vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)
     }
 
+    /// The token ids of every input.
     fn read(&self, inputs: Inputs) -> Result<Vec<Row>, Fault> {
         match inputs {
             Inputs::Texts(texts) => {
@@ -163,12 +164,7 @@ fn slip(index: usize, problem: &str) -> Fault {
 async fn off_reactor<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
-    let crashed = |_| {
-        Fault::new(
-            Kind::EngineFailed,
-            "reading or pooling this request crashed",
-        )
-    };
+    let crashed = |_| Fault::new(Kind::EngineFailed, "reading or pooling crashed");
     tokio::task::spawn_blocking(work).await.map_err(crashed)?
 }
 

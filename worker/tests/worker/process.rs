@@ -131,11 +131,10 @@ fn an_echo_needs_no_library() {
 fn busy() -> (tempfile::TempDir, Worker, crate::support::Exchange) {
     let models = tempfile::tempdir().unwrap();
     put_slow(models.path());
-    let worker = Worker::start(models.path());
+    let mut worker = Worker::start(models.path());
     let request = slow_request(2500);
     let exchange = worker.begin("POST", "/v2/models/slow/infer", &[], request.as_bytes());
-    // An answer to a later request on another connection: by then the slow one has been accepted.
-    assert_eq!(worker.get("/health").status, 200);
+    worker.wait_for_line("a batch begins");
     (models, worker, exchange)
 }
 
@@ -151,6 +150,27 @@ fn p13_the_first_signal_lets_what_runs_finish() {
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(worker.wait().code(), Some(0));
     }
+}
+
+#[test]
+fn a_worker_that_stops_says_so_to_whoever_still_asks() {
+    let (_models, mut worker, exchange) = busy();
+    let mut halfway = TcpStream::connect(&worker.address).unwrap();
+    halfway
+        .write_all(b"GET /v2/health/ready HTTP/1.1\r\nhost: ")
+        .unwrap();
+    // A later connection is answered, so the one before it has been accepted.
+    assert_eq!(worker.get("/v2/health/ready").status, 200);
+    worker.signal("TERM");
+    worker.wait_for_line("stopping");
+    halfway.write_all(b"worker\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    halfway.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 503") && answer.contains("stopping"),
+        "{answer}"
+    );
+    assert_eq!(exchange.finish().status, 200);
 }
 
 #[test]

@@ -59,17 +59,10 @@ impl Worker {
     /// Starts on a free port and waits until all models answer.
     pub fn start(models: &Path) -> Worker {
         let library = library();
-        let mut worker = Worker::spawn(&mut command(&[
-            "serve",
-            "--models",
-            models.to_str().unwrap(),
-            "--http",
-            "127.0.0.1:0",
-            "--threads",
-            "1",
-            "--onnxruntime",
-            library.to_str().unwrap(),
-        ]));
+        let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
+        serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
+        serve.args(["--onnxruntime", library.to_str().unwrap()]);
+        let mut worker = Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"));
         worker.wait_for_line("ready");
         worker
     }
