@@ -161,27 +161,21 @@ impl<T> Batcher<T> {
         batch
     }
 
-    /// The rows worth putting together at present.
+    /// The rows worth putting together at present: the smallest size near the best rate, once the size above it has
+    /// been tried and was no better; until then as many as may.
     fn cap(&self) -> usize {
-        let top = size_of(self.limits.rows.max(1));
-        let tried = self.rates[..=top]
-            .iter()
-            .take_while(|rate| rate.samples >= TRUSTED)
-            .count();
-        let best = self.rates[..=top]
-            .iter()
-            .map(|rate| rate.work_per_second)
-            .fold(0.0, f64::max);
-        let enough = self.rates[..tried.min(top + 1)]
-            .iter()
-            .position(|rate| rate.work_per_second >= NEAR_BEST * best);
-        let size = match enough {
-            Some(size) if tried > top || size + 1 < tried => {
-                size + usize::from(self.runs.is_multiple_of(EXPLORE))
+        let most = self.limits.rows.clamp(1, 1 << (SIZES - 1));
+        let rates = &self.rates[..=size_of(most)];
+        let speeds = || rates.iter().map(|rate| rate.work_per_second);
+        let best = speeds().fold(0.0, f64::max);
+        let known = |size: usize| rates.get(size).is_none_or(|rate| rate.samples >= TRUSTED);
+        match speeds().position(|speed| speed >= NEAR_BEST * best) {
+            Some(size) if known(size) && known(size + 1) => {
+                let explore = usize::from(self.runs.is_multiple_of(EXPLORE));
+                most.min(1 << (size + explore))
             }
-            _ => top,
-        };
-        (1 << size.min(top)).min(self.limits.rows.max(1))
+            _ => most,
+        }
     }
 }
 

@@ -6,42 +6,30 @@
 //! second signal ends at once. "At once" skips exit handlers: ONNX Runtime's own would tear it down under a session
 //! that still runs, and the client would be told of a failure that is none.
 
+mod load;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::serve::ListenerExt;
-use ort::environment::Environment;
 use signal_hook::low_level::exit;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::api;
-use crate::batch::Limits;
-use crate::clock::Clock;
-use crate::engine::Engine;
-use crate::engine::echo::Echo;
-use crate::engine::library::{self, Search};
-use crate::engine::onnx::Onnx;
-use crate::line::{App, Embedder, Model};
-use crate::repository::{self, Kind, ModelPlan};
-use crate::runner::Runner;
+use crate::engine::library::Search;
+use crate::line::App;
 use crate::units::Seconds;
+use load::Prepared;
 
 /// How long requests may take to finish after the first signal.
 const DRAIN: Seconds = Seconds(60.0);
 
 /// How long the last answer may take to leave. A connection without a whole request would hold the server open for ever.
 const FLUSH: Seconds = Seconds(1.0);
-
-/// The bounds of each model's queue.
-const LIMITS: Limits = Limits {
-    waiting: 256,
-    rows: 32,
-    delay: Seconds::ZERO,
-};
 
 /// What the command line asked for.
 #[derive(Debug)]
@@ -81,70 +69,38 @@ impl Stop {
     }
 }
 
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Stop {
+        Stop::failed(error.to_string())
+    }
+}
+
 /// Serves until a signal or a failure ends it.
 pub fn run(settings: Settings) -> Result<(), Stop> {
-    let (plans, environment) = prepare(&settings)?;
+    let prepared = load::prepare(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Tokenising and pooling: more at once than cores would only make each slower.
+        .max_blocking_threads(settings.threads.max(2))
         .enable_all()
-        .build()
-        .map_err(|error| Stop::failed(error.to_string()))?;
-    runtime.block_on(serve(settings, plans, environment))
+        .build()?;
+    runtime.block_on(serve(settings, prepared))
 }
 
-/// The models and the library, or everything that is wrong with either. A folder of echoes needs no library.
-fn prepare(settings: &Settings) -> Result<(Vec<ModelPlan>, Option<Environment>), Stop> {
-    let plans = repository::scan(&settings.models);
-    let needs_library = match &plans {
-        Ok(plans) => plans.iter().any(|plan| plan.graph.is_some()),
-        Err(_) => true,
-    } || settings.library.named.is_some();
-    let environment = needs_library
-        .then(|| library::open(&settings.library))
-        .transpose();
-    let mut problems = Vec::new();
-    if let Err(problem) = &environment {
-        problems.push(problem.to_string());
-    }
-    if let Err(more) = &plans {
-        problems.extend(more.iter().cloned());
-    }
-    match (plans, environment) {
-        (Ok(plans), Ok(environment)) => {
-            if let Some((_, path)) = &environment {
-                // A link's target carries the version in its name.
-                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                tracing::info!(library = %path.display(), "ONNX Runtime loaded");
-            }
-            Ok((plans, environment.map(|(environment, _)| environment)))
-        }
-        _ => Err(Stop::wrong(problems.join("\n"))),
-    }
-}
-
-async fn serve(
-    settings: Settings,
-    plans: Vec<ModelPlan>,
-    environment: Option<Environment>,
-) -> Result<(), Stop> {
-    let mut signals = Signals::listen().map_err(|error| Stop::failed(error.to_string()))?;
+async fn serve(settings: Settings, prepared: Prepared) -> Result<(), Stop> {
+    let mut signals = Signals::listen()?;
     let (listener, address) = bind(settings.http).await?;
     let app = Arc::new(App::default());
     let (stop, stopped) = oneshot::channel::<()>();
-    let listener = listener.tap_io(|stream| {
-        // Only a delay of small answers is at stake.
-        let _ = stream.set_nodelay(true);
-    });
-    let server = axum::serve(listener, api::router(Arc::clone(&app)))
-        .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
+    let server = axum::serve(
+        listener.tap_io(without_delay),
+        api::router(Arc::clone(&app)),
+    )
+    .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
     let mut server = pin!(server.into_future());
     tracing::info!("listening on http://{address}");
 
     let threads = settings.threads;
-    let mut loading = pin!(tokio::task::spawn_blocking(move || load_all(
-        plans,
-        environment,
-        threads
-    )));
+    let mut loading = pin!(tokio::task::spawn_blocking(move || prepared.load(threads)));
     let mut loaded = false;
     loop {
         tokio::select! {
@@ -154,7 +110,7 @@ async fn serve(
                 app.loaded(models);
                 loaded = true;
             }
-            ended = &mut server => return ended.map_err(|error| Stop::failed(error.to_string())),
+            ended = &mut server => return Ok(ended?),
             () = signals.next() => break,
         }
     }
@@ -162,20 +118,29 @@ async fn serve(
     tracing::info!("stopping: no new connections; a second signal ends at once");
     // The server holds the other end for as long as it runs.
     let _ = stop.send(());
-    let ended = tokio::select! {
-        ended = &mut server => ended,
-        () = signals.next() => exit(1),
-        () = quiet_for(&app, FLUSH) => exit(0),
-        () = tokio::time::sleep(DRAIN.to_duration()) => {
-            tracing::warn!("some requests were still running after {} s", DRAIN.0);
-            exit(0)
-        }
-    };
+    drain(server, &mut signals, &app).await?;
     if !loaded {
         // A load can't be called off, and nobody needs its outcome any more.
         exit(0);
     }
-    ended.map_err(|error| Stop::failed(error.to_string()))
+    Ok(())
+}
+
+/// Waits for the server to finish what runs, within reason.
+async fn drain(
+    server: Pin<&mut impl Future<Output = std::io::Result<()>>>,
+    signals: &mut Signals,
+    app: &App,
+) -> Result<(), Stop> {
+    tokio::select! {
+        ended = server => Ok(ended?),
+        () = signals.next() => exit(1),
+        () = quiet_for(app, FLUSH) => exit(0),
+        () = tokio::time::sleep(DRAIN.to_duration()) => {
+            tracing::warn!("some requests were still running after {} s", DRAIN.0);
+            exit(0)
+        }
+    }
 }
 
 /// Waits until no request is live, and then this much longer.
@@ -191,62 +156,9 @@ async fn bind(http: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
     Ok((listener, address))
 }
 
-/// Loads every model, or says which can't be, all together.
-fn load_all(
-    plans: Vec<ModelPlan>,
-    environment: Option<Environment>,
-    threads: usize,
-) -> Result<Vec<Model>, Stop> {
-    let clock = Clock::start();
-    let (mut models, mut problems) = (Vec::new(), Vec::new());
-    for plan in plans {
-        let name = plan.name.clone();
-        match load(plan, environment.as_ref(), threads, clock) {
-            Ok(model) => models.push(model),
-            Err(problem) => problems.push(format!("model {name}: {problem}")),
-        }
-    }
-    if problems.is_empty() {
-        Ok(models)
-    } else {
-        Err(Stop::wrong(problems.join("\n")))
-    }
-}
-
-fn load(
-    plan: ModelPlan,
-    environment: Option<&Environment>,
-    threads: usize,
-    clock: Clock,
-) -> Result<Model, String> {
-    let (mut engine, platform): (Box<dyn Engine>, _) = match (&plan.graph, environment) {
-        (Some(graph), Some(environment)) => (
-            Box::new(Onnx::load(environment, graph, threads)?),
-            "onnxruntime_onnx",
-        ),
-        _ => (Box::new(Echo::new()), "forebay_echo"),
-    };
-    let signature = engine.signature().clone();
-    let embedder = match &plan.kind {
-        Kind::Tensor => None,
-        Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, engine.as_mut())?)),
-    };
-    let runner = Runner::start(engine, LIMITS, clock).map_err(|error| error.to_string())?;
-    tracing::info!(
-        model = plan.name.as_str(),
-        version = plan.version,
-        batches = signature.batches(),
-        "loaded"
-    );
-    Ok(Model {
-        name: plan.name,
-        version: plan.version,
-        created: plan.created,
-        platform,
-        signature,
-        runner,
-        embedder,
-    })
+/// Only a delay of small answers is at stake if it fails.
+fn without_delay(stream: &mut TcpStream) {
+    let _ = stream.set_nodelay(true);
 }
 
 /// SIGTERM and SIGINT.

@@ -187,6 +187,44 @@ fn names_that_do_not_fit_and_rubbish_are_400_never_500() {
 }
 
 #[test]
+fn damaged_requests_never_cost_more_than_their_own_answer() {
+    let (_models, worker) = plus();
+    let golden = wire("kserve_infer_request.json").into_bytes();
+    // A linear congruential generator (Knuth's MMIX constants): the same damage in every run.
+    let mut state = 42u64;
+    let mut next = |below: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..400 {
+        let mut body = golden.clone();
+        for _ in 0..=next(3) {
+            let place = next(body.len());
+            match next(3) {
+                0 => body[place] = b"{}[]\",:-0e. \xff"[next(13)],
+                1 => drop(body.remove(place)),
+                _ => body.truncate(place.max(1)),
+            }
+        }
+        let answer = worker.send("POST", "/v2/models/plus/infer", &[], &body);
+        let fine = matches!(answer.status, 200 | 400 | 422);
+        assert!(
+            fine,
+            "round {round}: {answer:?} to {}",
+            String::from_utf8_lossy(&body)
+        );
+    }
+    assert_eq!(
+        worker
+            .post("/v2/models/plus/infer", &wire("kserve_infer_request.json"))
+            .status,
+        200
+    );
+}
+
+#[test]
 fn binary_tensors_are_refused_with_what_to_write_instead() {
     let (_models, worker) = plus();
     let header = ["inference-header-content-length: 10"];
