@@ -138,6 +138,9 @@ fn work(shared: &Shared, mut engine: Box<dyn Engine>) {
             .into_iter()
             .filter(|item| !item.load.reply.is_closed())
             .collect();
+        if batch.is_empty() {
+            continue;
+        }
         let rows: usize = batch.iter().map(|item| item.rows).sum();
         let work = batch.iter().map(|item| item.work).sum();
         let items = batch.len();

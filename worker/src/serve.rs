@@ -28,7 +28,8 @@ use load::Prepared;
 /// How long requests may take to finish after the first signal.
 const DRAIN: Seconds = Seconds(60.0);
 
-/// How long the last answer may take to leave. A connection without a whole request would hold the server open for ever.
+/// How long the last answer may take to leave. The server itself would wait for ever for a connection that has sent
+/// half a request.
 const FLUSH: Seconds = Seconds(1.0);
 
 /// What the command line asked for.

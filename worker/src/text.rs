@@ -2,9 +2,10 @@
 //!
 //! A `tokenizer.json` often asks for padding and truncation that suited whoever exported it: all-MiniLM-L6-v2's asks
 //! for 128 tokens, always, so a text of five tokens costs what one of 128 does and longer ones lose their end although
-//! the model takes 256. Both are overridden here: rows are cut at the model's own `max_tokens` and padded to the longest
-//! row of their batch.
+//! the model takes 256. Both are overridden here: rows are cut at the model's own `max_tokens` and padded to the
+//! longest row of their batch.
 
+use std::iter::repeat_n;
 use std::path::Path;
 
 use tokenizers::{Tokenizer, TruncationParams};
@@ -107,13 +108,13 @@ impl Feed {
         let mut cells = Vec::with_capacity(rows.len() * width);
         for row in rows {
             let filler = width - row.len();
-            let (token, padding): (&dyn Fn(u32) -> i64, i64) = match self {
-                Feed::Ids => (&|id| i64::from(id), i64::from(pad)),
-                Feed::Mask => (&|_| 1, 0),
-                Feed::Types => (&|_| 0, 0),
+            let cell = |token: Option<u32>| match self {
+                Feed::Ids => i64::from(token.unwrap_or(pad)),
+                Feed::Mask => i64::from(token.is_some()),
+                Feed::Types => 0,
             };
-            cells.extend(row.iter().map(|&id| token(id)));
-            cells.extend(std::iter::repeat_n(padding, filler));
+            cells.extend(row.iter().map(|&token| cell(Some(token))));
+            cells.extend(repeat_n(cell(None), filler));
         }
         Tensor::new(vec![rows.len(), width], Elements::Int64(cells))
     }
@@ -146,7 +147,7 @@ pub fn vectors(
         (_, shape) => {
             let rows = lengths.len();
             return Err(format!(
-                "the output has shape {shape:?}, which gives no vector for each of {rows} texts with pooling {pooling:?}"
+                "the output's shape {shape:?} gives no vector for each of {rows} texts with pooling {pooling:?}"
             ));
         }
     };

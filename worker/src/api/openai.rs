@@ -128,7 +128,8 @@ impl InputBody {
             InputBody::Ids(ids) => Ok(Inputs::Ids(vec![ids])),
             InputBody::IdLists(rows) => Ok(Inputs::Ids(rows)),
             InputBody::Other(_) => {
-                let problem = "input is neither a string, a list of strings, a list of token ids nor a list of such lists";
+                let problem =
+                    "input is neither text, a list of texts, token ids nor a list of lists of them";
                 Err(Fault::bad(problem).param("input"))
             }
         }

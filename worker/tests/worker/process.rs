@@ -153,6 +153,21 @@ fn p13_the_first_signal_lets_what_runs_finish() {
 }
 
 #[test]
+fn p08_a_request_whose_client_left_is_not_run() {
+    let (_models, worker, exchange) = busy();
+    let quick = slow_request(2);
+    let path = "/v2/models/slow/infer";
+    let left = worker.begin("POST", path, &[], quick.as_bytes());
+    assert_eq!(worker.get("/health").status, 200);
+    drop(left);
+    let stayed = worker.begin("POST", path, &[], quick.as_bytes());
+    assert_eq!(exchange.finish().status, 200);
+    assert_eq!(stayed.finish().status, 200);
+    let log = worker.whole_log();
+    assert_eq!(log.matches("a batch begins").count(), 2, "{log}");
+}
+
+#[test]
 fn a_worker_that_stops_says_so_to_whoever_still_asks() {
     let (_models, mut worker, exchange) = busy();
     let mut halfway = TcpStream::connect(&worker.address).unwrap();
