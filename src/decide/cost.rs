@@ -7,7 +7,7 @@
 //! C    = net + wait + own + decode
 //! own  = a + b·x                              the prefill line of this kind of work
 //! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began
-//! tau  = c + d·min(decoding + |Q| + 1, cap)   seconds per output token when this request joins
+//! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = smoothed time of a round trip
 //! ```
@@ -29,7 +29,7 @@ pub(super) struct Size {
     pub work: Work,
     /// Prompt tokens, x.
     pub prompt: f64,
-    /// Expected output tokens, E[out].
+    /// Expected output tokens, `E[out]`.
     pub output: f64,
 }
 

@@ -4,10 +4,10 @@
 //! stream-seconds over tokens: with s streams running for dt seconds and k tokens passed, a token took dt·s/k. The
 //! integral of s over time replaces dt·s, so that streams may begin and end within a sample.
 //!
-//! A token's time is laid against all generating requests that the worker holds, those still in prefill included: they
-//! slow the streams too, and it is the count that a price asks for. (Laid against running streams alone, a burst of
-//! prompts on an idle worker looked like a machine that is slow with one stream and no slower with ten: it was given
-//! no second burst to learn better from.)
+//! A token's time is laid against all generating requests that the worker holds, those still in prefill included:
+//! they slow the streams too, and it is the count that a price asks for. 2026-11-30: believed that running streams
+//! alone should be counted. Seen that a burst of prompts on an idle worker then looked like a machine that is slow
+//! with one stream and no slower with ten, which was given no second burst to learn better from.
 //!
 //! The first token of an answer ends its prefill; only those after it count here.
 

@@ -1,12 +1,12 @@
 //! The fleet's state: the one thing that choices are made from, and the events that change it.
 //!
 //! The caller holds it under one lock, calls in with the time, and acts on what comes back. The order of a request's
-//! life: [`choose`](FleetState::choose), or [`stand_in_line`](FleetState::stand_in_line) until a grant; then at most one
-//! [`first_byte`](FleetState::first_byte); then exactly one [`finish`](FleetState::finish).
+//! life: [`choose`](FleetState::choose), or [`stand_in_line`](FleetState::stand_in_line) until a grant; then at most
+//! one [`first_byte`](FleetState::first_byte); then exactly one [`finish`](FleetState::finish).
 //!
-//! Whoever frees a slot or changes a state (finish, probe, leave) then calls [`grants`](FleetState::grants), under the
-//! same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may take any
-//! slot it finds free without overtaking anybody.
+//! Whoever frees a slot or changes a state (finish, probe, leave) then calls [`grants`](FleetState::grants), under
+//! the same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may
+//! take any slot it finds free without overtaking anybody.
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, WorkerSpec};
 use super::health::State;

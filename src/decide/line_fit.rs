@@ -9,10 +9,11 @@
 //! about 1/(1 − keep) samples. A sample that is off the line by more than [`SURPRISE`] in either direction halves the
 //! sums instead: a card that throttles or recovers is believed within a few requests.
 //!
-//! Engines batch: four prompts go in together and four first bytes come out at once, one after a long gap and three after
-//! none. Each of the four took a quarter. Samples that follow their predecessor at once are therefore averaged with it
-//! into one *bunch*, which counts as one sample. (Without that, long gaps and none were each a surprise, and two equal
-//! workers that batch were believed to differ by up to four times.)
+//! Engines batch: four prompts go in together and four first bytes come out at once, one after a long gap and three
+//! after none. Each of the four took a quarter. Samples that follow their predecessor at once are therefore averaged
+//! with it into one *bunch*, which counts as one sample. 2026-11-30: believed that each could count for itself. Seen
+//! that long gaps and none were both surprises, and that ratios of speed were off by up to four times on workers that
+//! batch.
 //!
 //! Guaranteed: both coefficients are finite and never negative, and the line is above zero for every size above zero.
 //! A falling line becomes flat and one that starts below zero goes through the origin, so beyond the sizes seen it errs

@@ -8,26 +8,34 @@
 //! very different size: one line through both would price an embedding like a chat turn. The backlog sums both
 //! kinds, each on its own line, since they share the card.
 //!
-//! All workers start from the same lines (a typed `speed` scales them), worth two samples. The priors are a fast card's,
-//! so a worker nobody has tried yet looks cheap next to a slow one that has been measured, and is tried.
+//! All workers start from the same lines (a typed `speed` scales them), worth two samples. The priors are a fast
+//! card's, so a worker nobody has tried yet looks cheap next to a slow one that has been measured, and is tried.
 //!
 //! An answer that was not streamed shows only its total. It is split between prefill and decode in the proportion
-//! expected of it, and both lines learn. (Believed at first: take (out − 1)·tau off and give the rest to prefill. On a
-//! worker that only sees such answers tau is never learned, and on one faster than the prior the rest is negative:
-//! it would stay expensive for ever.)
+//! expected of it, and both lines learn.
+//!
+//! 2026-11-30: believed that (out − 1)·tau should be taken off such a total and the rest given to prefill. Seen that
+//! on a worker with no other answers tau is then never learned, and that the rest is negative on one faster than the
+//! prior, which stayed expensive for ever. Done now as above.
+//!
+//! Known limit: what is believed of a worker changes only while it is used. One that was rightly or wrongly found slow,
+//! and whose price is never the least, stays unused until there are calibration requests.
 
 use super::ask::Work;
 use super::line_fit::{Line, LineFit, Sample};
 use crate::units::Seconds;
 
+/// The prior for generating: a mid-sized model on a recent card.
 const GENERATE: Line = Line {
     base: 0.010,
     slope: 1.0 / 6_000.0,
 };
+/// The prior for embedding: a small model on the same.
 const EMBED: Line = Line {
     base: 0.000_5,
     slope: 1.0 / 200_000.0,
 };
+/// The prior of an output token.
 const DECODE: Line = Line {
     base: 0.020,
     slope: 0.000_5,

@@ -248,6 +248,7 @@ impl Worker {
             took: (now - arrived).max(Seconds::ZERO),
             prefill: (now - arrived.max(turned)).max(Seconds::ZERO),
             behind: turned > arrived,
+            // The request itself shared; when no time has passed, the quotient is no number and `max` drops it.
             sharing: (sharing_seconds / (now - booking.sent).0).max(1.0),
         };
         booking.first_byte = Some(first_byte);

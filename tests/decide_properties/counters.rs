@@ -209,7 +209,7 @@ fn every_request_is_counted_once_however_it_ends() {
         Policy::LeastInflight,
         Policy::Random,
     ];
-    for (seed, policy) in (0..64).zip(policies.into_iter().cycle()) {
+    for (seed, policy) in (0..32).zip(policies.into_iter().cycle()) {
         History::new(seed, policy, false)
             .play()
             .unwrap_or_else(|error| panic!("seed {seed}, {policy:?}: {error}"));

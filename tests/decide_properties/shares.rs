@@ -1,7 +1,8 @@
 //! Shares follow speed: from traffic alone, whatever the order of the workers, the kind of work or the way they batch.
 //!
-//! The clients keep both machines busy, so a machine's share of the requests should be its share of the speed. The
-//! first 200 requests are for learning, the next 400 are counted.
+//! The clients keep both machines busy, so a machine's share of the work should be its share of the speed. Work is
+//! counted in prompt tokens, which for prompts of nearly one length is as good as counting requests. The first 200
+//! requests are for learning, the next 400 are counted.
 
 use forebay::decide::{FleetState, Policy, Work};
 use forebay::units::Seconds;
@@ -31,8 +32,8 @@ const CHAT: Load = Load {
     clients: 24,
     ..EMBED
 };
-/// Answers in one piece teach less: with 24 clients, some seeds leave a machine that was first seen under a burst unused,
-/// for want of a request to learn better from. Calibration requests are what will end that.
+/// Answers in one piece teach less: with 24 clients, some seeds leave a machine that was first seen under a burst
+/// unused, for want of a request to learn better from. Calibration requests are what will end that.
 const WHOLE: Load = Load {
     streamed: false,
     clients: 32,
