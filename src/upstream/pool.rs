@@ -133,7 +133,8 @@ impl Upstream {
                 Err(failed) => failed,
             };
             let unsent = failed.take_message().is_some();
-            if !unsent && !(repeatable && died(failed.error())) {
+            let again = unsent || (repeatable && died(failed.error()));
+            if !again {
                 return Err(lost(failed.error()));
             }
         }
