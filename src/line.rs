@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use http::{Request, Response};
+use tokio::time::timeout;
 
 use crate::admission::Intake;
 use crate::clock::Clock;
@@ -26,7 +27,7 @@ use crate::forward::{Begun, Errand, Forward, refusal};
 use crate::inspect::{self, Client, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue;
-use crate::units::ModelName;
+use crate::units::{ModelName, Seconds};
 
 const X_REQUEST_ID: &str = "x-request-id";
 
@@ -77,7 +78,7 @@ where
         head.headers.get(X_REQUEST_ID),
     );
     async move {
-        match walk(&app, client, &head, &mut body, &mut exchange).await {
+        match walk(&app, &client, &head, &mut body, &mut exchange).await {
             Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),
             Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
             Err(fault) => {
@@ -92,7 +93,7 @@ where
 
 async fn walk<B>(
     app: &App,
-    client: Client,
+    client: &Client,
     head: &Parts,
     body: &mut B,
     exchange: &mut Exchange,
@@ -121,7 +122,9 @@ where
 
     let ask = ask(&facts, &way);
     let began = app.clock.now();
-    let (lease, waited) = queue::turn(&app.fleet, &ask, app.clock).await?; // 404 429 503
+    let turn = queue::turn(&app.fleet, &ask, app.clock);
+    let total = way.timeouts(&plan).total;
+    let (lease, waited) = within(total, exchange.started(), app.clock, turn).await?; // 404 429 503 504
     exchange.queued(waited);
     exchange.routed(app.clock.now() - began - waited);
 
@@ -137,6 +140,27 @@ where
     // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
     let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(Box::new(begun)))
+}
+
+/// A wait that ends at the latest when the exchange's total time is over.
+async fn within<T>(
+    total: Option<Seconds>,
+    started: Seconds,
+    clock: Clock,
+    waiting: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let Some(total) = total else {
+        return waiting.await;
+    };
+    let left = started + total - clock.now();
+    let over = |_| {
+        let passed = clock.now() - started;
+        let message = format!("still in line after timeouts.total = {total} ({passed} passed)");
+        Err(Fault::new(Kind::Deadline, message))
+    };
+    timeout(left.to_duration(), waiting)
+        .await
+        .unwrap_or_else(over)
 }
 
 fn ask(facts: &RequestFacts, way: &Way<'_>) -> Ask {

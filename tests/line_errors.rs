@@ -216,6 +216,63 @@ fn a_head_that_never_ends_is_cut_at_the_deadline() {
 }
 
 #[test]
+fn a_body_that_stops_coming_is_408() {
+    let worker = Engine::start();
+    let proxy = Proxy::setup()
+        .worker("w", &worker)
+        .section("[limits]\nidle = \"300ms\"")
+        .start();
+    let headers = [("content-length", "100")];
+    let mut client = proxy.connect();
+    client.send(&request("POST", CHAT, &headers, b"{\"model\":"));
+    let answer = client.answer();
+    openai_error(&answer, 408, "request_timeout");
+    assert!(client.is_closed());
+    assert_eq!(worker.count(), 0);
+}
+
+#[test]
+fn a_body_that_is_cut_is_nobodys_request() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    for (framing, start) in [
+        ("content-length: 100", "{"),
+        ("transfer-encoding: chunked", "5\r\n{\"mod"),
+    ] {
+        let mut client = proxy.connect();
+        let head = format!("POST {CHAT} HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n{start}");
+        client.send(head.as_bytes());
+        client.half_close();
+        client.rest();
+    }
+    let log = proxy.log_of(2);
+    assert!(
+        log.iter()
+            .all(|line| line["reason"] == "client_gone" || line["reason"] == "bad_request"),
+        "{log:#?}"
+    );
+    assert_eq!(worker.count(), 0);
+}
+
+#[test]
+fn the_total_time_runs_while_a_request_waits_in_line() {
+    let worker = Engine::start();
+    let proxy = Proxy::setup()
+        .worker_with("w", &worker, "max_inflight = 1")
+        .section("[timeouts]\ntotal = \"300ms\"")
+        .section("[[route]]\npath = \"/raw/*\"\ntimeouts = { total = \"off\" }")
+        .start();
+    worker.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
+    let mut held = proxy.connect();
+    held.send(&request("POST", "/raw/x", &[], b"x"));
+    expect_soon("it arrived", || worker.count() == 1);
+    openai_error(&proxy.chat(&chat("x")), 504, "deadline");
+    assert_eq!(worker.count(), 1);
+    let waiting = proxy.metric("forebay_queue_depth", &[]);
+    assert_eq!(waiting, 0.0);
+}
+
+#[test]
 fn a_worker_that_breaks_is_502_and_the_cause_is_named() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);

@@ -6,13 +6,21 @@
 //! and nothing is kept but those bytes. Names: OpenAI's `prompt_tokens`, `completion_tokens`,
 //! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 
 /// Bytes kept from the end of an answer: a usage object with all its details is shorter.
 const TAIL: usize = 1024;
 
+/// Where keys begin and end.
+const QUOTE: u8 = b'"';
+
 /// The key under which all engines report.
 const USAGE: &[u8] = b"\"usage\"";
+
+/// Finds that key; made once, because making it costs more than a search.
+static FIND_USAGE: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(USAGE));
 
 /// Token counts as the worker reported them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,13 +58,10 @@ impl UsageScan {
             self.keep(chunk);
             return 0;
         }
-        if memmem::find(chunk, USAGE).is_some() {
+        if FIND_USAGE.find(chunk).is_some() {
             self.merge(chunk);
         }
-        let starts =
-            memmem::find_iter(chunk, b"\ndata:").count() + usize::from(chunk.starts_with(b"data:"));
-        let ends = memmem::find_iter(chunk, b"data: [DONE]").count();
-        u32::try_from(starts.saturating_sub(ends)).unwrap_or(u32::MAX)
+        events_in(chunk)
     }
 
     /// What was reported, once the answer is complete.
@@ -76,7 +81,7 @@ impl UsageScan {
 
     /// Reads the last usage object in a piece of an answer; later reports complete earlier ones.
     fn merge(&mut self, text: &[u8]) {
-        let Some(at) = memmem::rfind(text, USAGE) else {
+        let Some(at) = last_usage(text) else {
             return;
         };
         let Some(object) =
@@ -94,10 +99,25 @@ impl UsageScan {
     }
 }
 
+/// `data:` lines that begin in a chunk, without the end marker. Engines send whole events, so a chunk begins a line.
+fn events_in(chunk: &[u8]) -> u32 {
+    let begins = std::iter::once(0).chain(memchr::memchr_iter(b'\n', chunk).map(|at| at + 1));
+    let event = |at: &usize| {
+        chunk[*at..].starts_with(b"data:") && !chunk[*at..].starts_with(b"data: [DONE]")
+    };
+    u32::try_from(begins.filter(event).count()).unwrap_or(u32::MAX)
+}
+
+/// Where the last usage key stands. It is near the end, so quotes are walked backwards instead of searching it all.
+fn last_usage(text: &[u8]) -> Option<usize> {
+    memchr::memrchr_iter(QUOTE, text).find(|at| text[*at..].starts_with(USAGE))
+}
+
 /// The number that a key stands for. The keys are looked for as bytes: inside a JSON string their quotes would be
 /// escaped, so nothing that a model writes can be taken for one.
 fn number(object: &[u8], key: &[u8]) -> Option<u64> {
-    let value = after_colon(&object[memmem::find(object, key)? + key.len()..])?;
+    let at = memchr::memchr_iter(QUOTE, object).find(|at| object[*at..].starts_with(key))?;
+    let value = after_colon(&object[at + key.len()..])?;
     let digits = value
         .iter()
         .position(|byte| !byte.is_ascii_digit())

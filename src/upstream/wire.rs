@@ -117,3 +117,71 @@ impl AsyncWrite for Wire {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A connection of ours and the worker's end of it.
+    async fn pair() -> (Wire, Tag, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (theirs, _) = listener.accept().await.unwrap();
+        let (wire, tag) = Wire::new(ours);
+        (wire, tag, theirs)
+    }
+
+    /// What the worker reads once we have closed.
+    async fn arrived(wire: Wire, mut theirs: TcpStream) -> Vec<u8> {
+        drop(wire);
+        let mut bytes = Vec::new();
+        // A reset says as well that there is no more.
+        let _ = theirs.read_to_end(&mut bytes).await;
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_quiet_connection_takes_request_after_request() {
+        let (mut wire, tag, theirs) = pair().await;
+        for _ in 0..3 {
+            tag.idle();
+            wire.write_all(b"request").await.unwrap();
+        }
+        assert!(!tag.spoilt());
+        assert_eq!(arrived(wire, theirs).await, b"requestrequestrequest");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_while_a_request_is_written_spoils_nothing() {
+        let (mut wire, tag, mut theirs) = pair().await;
+        tag.idle();
+        wire.write_all(b"head").await.unwrap();
+        theirs.write_all(b"early answer").await.unwrap();
+        wire.write_all(b"body").await.unwrap();
+        assert!(!tag.spoilt());
+    }
+
+    #[tokio::test]
+    async fn bytes_that_nobody_asked_for_keep_a_request_from_being_written() {
+        let (mut wire, tag, mut theirs) = pair().await;
+        tag.idle();
+        theirs.write_all(b"stray").await.unwrap();
+        assert!(wire.write_all(b"request").await.is_err());
+        assert!(tag.spoilt());
+        assert_eq!(arrived(wire, theirs).await, b"");
+    }
+
+    #[tokio::test]
+    async fn so_does_the_end_of_the_connection() {
+        let (mut wire, tag, theirs) = pair().await;
+        tag.idle();
+        drop(theirs);
+        assert!(wire.write_all(b"request").await.is_err());
+        assert!(tag.spoilt());
+    }
+}
