@@ -9,8 +9,6 @@ use http::HeaderValue;
 /// The longest id that is taken over.
 const LONGEST: usize = 128;
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
 /// The client's id if it is plain, else a random one.
 pub(super) fn taken_or_made(client: Option<&HeaderValue>) -> HeaderValue {
     match client.filter(|id| is_plain(id.as_bytes())) {
@@ -25,15 +23,20 @@ fn is_plain(id: &[u8]) -> bool {
     (1..=LONGEST).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// 128 random bits in hexadecimal. Text and reference count share one allocation, because every id is cloned.
+/// 128 random bits. Text and reference count share one allocation, because every id is cloned.
 fn made() -> HeaderValue {
-    let bits = rand::random::<u128>().to_ne_bytes();
-    let mut text = [0; 32];
-    for (pair, byte) in text.as_chunks_mut().0.iter_mut().zip(bits) {
-        *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
-    }
+    let text = hexadecimal(rand::random());
     HeaderValue::from_maybe_shared(Bytes::from_owner(text))
         .unwrap_or_else(|_| HeaderValue::from_static("unnamed"))
+}
+
+fn hexadecimal(bits: u128) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 32];
+    for (pair, byte) in text.as_chunks_mut().0.iter_mut().zip(bits.to_be_bytes()) {
+        *pair = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -60,5 +63,11 @@ mod tests {
             assert!(made.len() == 32 && made.bytes().all(|byte| byte.is_ascii_hexdigit()));
         }
         assert_ne!(taken_or_made(None), taken_or_made(None));
+    }
+
+    #[test]
+    fn every_bit_shows() {
+        let bits = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
+        assert_eq!(&hexadecimal(bits), b"0123456789abcdeffedcba9876543210");
     }
 }

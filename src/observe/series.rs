@@ -45,7 +45,7 @@ pub(super) struct EndSeries {
 }
 
 /// The families that all of these come from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Families {
     pub(super) requests: Counters<5>,
     pub(super) duration: Histograms<1>,
