@@ -99,6 +99,54 @@ fn a_missing_or_doubled_host_is_400() {
 }
 
 #[test]
+fn what_this_version_does_not_carry_is_refused_and_tunnels_nothing() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let websocket = "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: eA==\r\n";
+    for (start, headers, statuses) in [
+        ("CONNECT 127.0.0.1:22", "", [400, 405]),
+        ("GET http://elsewhere/health", "", [400, 400]),
+        ("GET /v1/realtime?model=m", websocket, [400, 404]),
+        ("GET /health", websocket, [400, 400]),
+    ] {
+        let mut client = proxy.connect();
+        let head = format!("{start} HTTP/1.1\r\nhost: proxy\r\n{headers}\r\nsmuggled");
+        client.send(head.as_bytes());
+        let answer = client.answer();
+        assert!(
+            statuses.contains(&answer.status),
+            "{start}: {}",
+            answer.status
+        );
+    }
+    let multipart = [("content-type", "multipart/form-data; boundary=x")];
+    let answer =
+        proxy
+            .connect()
+            .call_with("POST", "/v1/audio/transcriptions", &multipart, b"--x--");
+    openai_error(&answer, 400, "bad_request");
+    assert_eq!(worker.count(), 0);
+}
+
+#[test]
+fn an_offer_to_upgrade_to_http2_is_passed_over() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let offer = [
+        ("connection", "upgrade, http2-settings"),
+        ("upgrade", "h2c"),
+        ("http2-settings", "AAMAAABkAAQAAP__"),
+    ];
+    let body = chat("x");
+    let answer = proxy
+        .connect()
+        .call_with("POST", CHAT, &offer, body.as_bytes());
+    assert_eq!(answer.status, 200);
+    let seen = worker.only_request();
+    assert!(seen.all("upgrade").is_empty() && seen.all("http2-settings").is_empty());
+}
+
+#[test]
 fn an_unknown_model_is_404_and_the_nearest_is_named() {
     let worker = Engine::start();
     let proxy = two_models(&worker);
@@ -323,15 +371,33 @@ fn timed(worker: &Engine, timer: &str) -> Proxy {
 
 #[test]
 fn a_timer_that_fires_is_named_with_its_value_and_the_time_passed() {
-    for (timer, reason, body) in [
-        ("first_byte", "first_byte_timeout", stream("x", 4)),
-        ("answer", "answer_timeout", chat("x")),
-        ("total", "deadline", chat("x")),
-        ("total", "deadline", stream("x", 4)),
+    // A worker may fall silent before its head or behind it; as long as nothing was passed on, it is the same to a client.
+    for (timer, reason, failure, body) in [
+        (
+            "first_byte",
+            "first_byte_timeout",
+            Failure::Hang,
+            stream("x", 4),
+        ),
+        (
+            "first_byte",
+            "first_byte_timeout",
+            Failure::StallAfter(0),
+            stream("x", 4),
+        ),
+        ("answer", "answer_timeout", Failure::Hang, chat("x")),
+        (
+            "answer",
+            "answer_timeout",
+            Failure::StallAfter(0),
+            chat("x"),
+        ),
+        ("total", "deadline", Failure::Hang, chat("x")),
+        ("total", "deadline", Failure::Hang, stream("x", 4)),
     ] {
         let worker = Engine::start();
         let proxy = timed(&worker, timer);
-        worker.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
+        worker.tune(|knobs| knobs.fail(failure, u64::MAX));
         let before = worker.now();
         let answer = proxy.chat(&body);
         let passed = (worker.now() - before).0;

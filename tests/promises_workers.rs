@@ -145,6 +145,29 @@ fn p01_no_request_fails_over_twelve_kills_under_load() {
 }
 
 #[test]
+fn p01_a_worker_that_dies_between_head_and_first_event_has_given_nothing_yet() {
+    let engines = [
+        Engine::start(),
+        Engine::h2c(Knobs::default()),
+        Engine::start(),
+    ];
+    let mut setup = Proxy::setup().section("[routing]\npolicy = \"round_robin\"");
+    for (name, engine) in ["a", "b", "c"].iter().zip(&engines) {
+        setup = setup.worker(name, engine);
+    }
+    let proxy = setup.start();
+    for engine in &engines[..2] {
+        engine.tune(|knobs| knobs.fail(Failure::CutAfter(0), u64::MAX));
+    }
+    for _ in 0..6 {
+        let answer = proxy.chat(&stream("one two", 2));
+        assert_eq!(answer.header("x-forebay-worker"), Some("c"));
+        assert_eq!(said(answer.text()), "one two");
+        assert!(answer.complete && answer.text().ends_with("data: [DONE]\n\n"));
+    }
+}
+
+#[test]
 fn p02_a_worker_killed_inside_a_stream_is_a_visible_break_and_nothing_is_made_up() {
     for _ in 0..5 {
         let (engines, proxy) = a_pair();
