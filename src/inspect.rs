@@ -3,12 +3,11 @@
 //! hyper has parsed the head; what it lets through and we can't read safely is refused here: a missing or doubled
 //! `Host`, a target that names another host than `Host` does, CONNECT, upgrades that this version does not carry.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, UPGRADE};
 use http::request::Parts;
-use http::{Method, Version};
+use http::{HeaderValue, Method, Version};
 
 use crate::config::Plan;
 use crate::config::plan::{RoutePlan, Timeouts};
@@ -21,10 +20,10 @@ use crate::units::{ModelName, Tokens};
 const KSERVE_HEADER_LENGTH: &str = "inference-header-content-length";
 
 /// Who asks, as the connection knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Client {
-    /// The address at the other end.
-    pub peer: Option<IpAddr>,
+    /// The address at the other end, as workers are told.
+    pub address: Option<HeaderValue>,
     /// Whether HTTP/2 is spoken.
     pub http2: bool,
 }

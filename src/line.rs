@@ -78,7 +78,7 @@ where
         head.headers.get(X_REQUEST_ID),
     );
     async move {
-        match walk(&app, client, &head, &mut body, &mut exchange).await {
+        match walk(&app, &client, &head, &mut body, &mut exchange).await {
             Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),
             Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
             Err(fault) => {
@@ -93,7 +93,7 @@ where
 
 async fn walk<B>(
     app: &App,
-    client: Client,
+    client: &Client,
     head: &Parts,
     body: &mut B,
     exchange: &mut Exchange,

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 
 use crate::decide::Policy;
@@ -155,15 +156,15 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The target of a request to this worker: `path` (and query) under the base, in the form that its protocol wants.
+    /// The target of a request to this worker: a path (and query) under the base, in the form that its protocol wants.
     ///
     /// # Errors
-    /// When `path` is no valid path and query.
-    pub fn uri(&self, path: &str) -> Result<http::Uri, http::Error> {
+    /// When the base makes it too long.
+    pub fn uri(&self, target: PathAndQuery) -> Result<http::Uri, http::Error> {
         let target = if self.base.is_empty() {
-            http::uri::PathAndQuery::try_from(path)?
+            target
         } else {
-            http::uri::PathAndQuery::try_from(format!("{}{path}", self.base))?
+            PathAndQuery::try_from(format!("{}{target}", self.base))?
         };
         match self.protocol {
             Protocol::Http1 => Ok(http::Uri::from(target)),

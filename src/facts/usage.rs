@@ -11,6 +11,9 @@ use memchr::memmem;
 /// Bytes kept from the end of an answer: a usage object with all its details is shorter.
 const TAIL: usize = 1024;
 
+/// Where keys begin and end.
+const QUOTE: u8 = b'"';
+
 /// The key under which all engines report.
 const USAGE: &[u8] = b"\"usage\"";
 
@@ -76,7 +79,7 @@ impl UsageScan {
 
     /// Reads the last usage object in a piece of an answer; later reports complete earlier ones.
     fn merge(&mut self, text: &[u8]) {
-        let Some(at) = memmem::rfind(text, USAGE) else {
+        let Some(at) = last_usage(text) else {
             return;
         };
         let Some(object) =
@@ -94,10 +97,16 @@ impl UsageScan {
     }
 }
 
+/// Where the last usage key stands. It is near the end, so quotes are walked backwards instead of searching it all.
+fn last_usage(text: &[u8]) -> Option<usize> {
+    memchr::memrchr_iter(QUOTE, text).find(|at| text[*at..].starts_with(USAGE))
+}
+
 /// The number that a key stands for. The keys are looked for as bytes: inside a JSON string their quotes would be
 /// escaped, so nothing that a model writes can be taken for one.
 fn number(object: &[u8], key: &[u8]) -> Option<u64> {
-    let value = after_colon(&object[memmem::find(object, key)? + key.len()..])?;
+    let at = memchr::memchr_iter(QUOTE, object).find(|at| object[*at..].starts_with(key))?;
+    let value = after_colon(&object[at + key.len()..])?;
     let digits = value
         .iter()
         .position(|byte| !byte.is_ascii_digit())

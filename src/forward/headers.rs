@@ -4,14 +4,13 @@
 //! §7.6.1): the fixed ones and those that `Connection` names. That is done before ours are set, so that no `Connection`
 //! can take ours away. What says who the client is (`X-Forwarded-*`, `Forwarded`) is replaced: nobody is trusted yet.
 
-use std::net::IpAddr;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 
 use super::Errand;
@@ -49,23 +48,43 @@ pub(super) const X_FOREBAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-for
 /// Whose answer it is.
 pub(super) const X_FOREBAY_WORKER: HeaderName = HeaderName::from_static("x-forebay-worker");
 
-/// The request as one worker gets it.
-pub(super) fn request(
-    errand: &Errand<'_>,
-    worker: &WorkerPlan,
-    id: &HeaderValue,
-) -> Result<UpstreamRequest, Fault> {
-    let alias = renamed(errand, worker);
-    let target = target(errand, alias);
-    let uri = worker
-        .origin
-        .uri(&target)
-        .map_err(|_| Fault::new(Kind::BadRequest, "the target is no valid path"))?;
-    let mut request = Request::new(Full::new(body(errand, alias)));
-    *request.method_mut() = errand.head.method.clone();
-    *request.uri_mut() = uri;
-    *request.headers_mut() = request_headers(errand, worker, id);
-    Ok(request)
+/// A request as one worker gets it, ready to be made as often as it must be sent.
+pub(super) struct Draft<'a> {
+    errand: &'a Errand<'a>,
+    worker: &'a WorkerPlan,
+    id: &'a HeaderValue,
+    uri: Uri,
+    body: Bytes,
+}
+
+impl<'a> Draft<'a> {
+    /// What goes to this worker.
+    pub(super) fn new(
+        errand: &'a Errand<'_>,
+        worker: &'a WorkerPlan,
+        id: &'a HeaderValue,
+    ) -> Result<Self, Fault> {
+        let alias = renamed(errand, worker);
+        let uri = target(errand, alias)
+            .and_then(|target| worker.origin.uri(target))
+            .map_err(|_| Fault::new(Kind::BadRequest, "the target is no valid path"))?;
+        Ok(Draft {
+            errand,
+            worker,
+            id,
+            uri,
+            body: body(errand, alias),
+        })
+    }
+
+    /// The request.
+    pub(super) fn request(&self) -> UpstreamRequest {
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.errand.head.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = request_headers(self.errand, self.worker, self.id);
+        request
+    }
 }
 
 /// The worker's name for the model, where it differs from the client's.
@@ -77,18 +96,23 @@ fn renamed<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> Option<&'w ModelA
         .find(|alias| alias.client == *model && alias.client != alias.worker)
 }
 
-fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> String {
-    let path = errand.head.uri.path();
-    let query = errand
-        .head
-        .uri
-        .query()
-        .map_or_else(String::new, |query| format!("?{query}"));
+/// Path and query: the client's, but for a KServe path that names a model which the worker calls otherwise.
+fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Result<PathAndQuery, http::Error> {
+    let uri = &errand.head.uri;
     match (errand.way, alias) {
         (Way::BuiltIn(BuiltIn::KServeModel { rest, .. }), Some(alias)) => {
-            format!("/v2/models/{}{rest}{query}", alias.worker)
+            let query = uri
+                .query()
+                .map_or_else(String::new, |query| format!("?{query}"));
+            Ok(PathAndQuery::try_from(format!(
+                "/v2/models/{}{rest}{query}",
+                alias.worker
+            ))?)
         }
-        _ => format!("{path}{query}"),
+        _ => Ok(uri
+            .path_and_query()
+            .cloned()
+            .unwrap_or(PathAndQuery::from_static("/"))),
     }
 }
 
@@ -124,8 +148,8 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
     if let Some(host) = from.get(HOST).cloned().or_else(authority) {
         headers.insert(X_FORWARDED_HOST, host);
     }
-    if let Some(peer) = errand.client.peer.and_then(address) {
-        headers.insert(X_FORWARDED_FOR, peer);
+    if let Some(address) = &errand.client.address {
+        headers.insert(X_FORWARDED_FOR, address.clone());
     }
     headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
     headers.insert(X_REQUEST_ID, id.clone());
@@ -159,10 +183,6 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect()
-}
-
-fn address(peer: IpAddr) -> Option<HeaderValue> {
-    HeaderValue::from_str(&peer.to_canonical().to_string()).ok()
 }
 
 /// Makes a worker's fields fit for the client, and adds ours.

@@ -15,7 +15,9 @@ pub mod refusal;
 pub mod relay;
 
 use deadlines::Deadlines;
+use headers::Draft;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -36,7 +38,7 @@ use crate::inspect::{Client, Way};
 use crate::observe::Exchange;
 use crate::queue;
 use crate::units::{Seconds, WorkerId};
-use crate::upstream::{Loss, Sent, Upstream, UpstreamBody, UpstreamRequest};
+use crate::upstream::{Loss, Sent, Upstream, UpstreamBody};
 
 /// A client's word that nothing may be sent twice.
 const RETRY_HEADER: &str = "x-forebay-retry";
@@ -63,7 +65,7 @@ pub struct Errand<'a> {
     /// The configuration.
     pub plan: &'a Plan,
     /// Who asks.
-    pub client: Client,
+    pub client: &'a Client,
 }
 
 /// An answer that has begun, and the place it occupies.
@@ -194,12 +196,12 @@ impl Forward {
             )));
         };
         let timeouts = errand.way.timeouts(plan).under(&worker_plan.timeouts);
-        let request =
-            headers::request(errand, worker_plan, exchange.id()).map_err(Failure::Refused)?;
+        let id = exchange.id().clone();
+        let draft = Draft::new(errand, worker_plan, &id).map_err(Failure::Refused)?;
         let now = self.clock.now();
         exchange.upstream_sent(now);
         let deadlines = Deadlines::new(&timeouts, errand.facts.streamed, now, exchange.started());
-        let sending = begin(pool, request, timeouts.connect, errand);
+        let sending = pin!(begin(pool, &draft, timeouts.connect, errand));
         let (sent, first) = self.in_time(&deadlines, sending).await?;
         if let Some(took) = sent.connected_in {
             self.fleet.connected(worker, took);
@@ -252,11 +254,12 @@ impl Forward {
 /// Sends and waits for the head of the answer; on built-in paths also for the first piece of its body.
 async fn begin(
     pool: &Arc<Upstream>,
-    request: UpstreamRequest,
+    draft: &Draft<'_>,
     connect: Seconds,
     errand: &Errand<'_>,
 ) -> Result<(Sent, Option<Bytes>), Loss> {
-    let mut sent = pool.send(request, connect, errand.repeatable()).await?;
+    let draft = || draft.request();
+    let mut sent = pool.send(&draft, connect, errand.repeatable()).await?;
     if sent.response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Loss::Malformed(
             "101 without an upgrade having been asked for".to_owned(),

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
@@ -61,7 +61,7 @@ pub struct Gate {
     open: AtomicUsize,
     emptied: Notify,
     closed: watch::Sender<bool>,
-    cut: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
 }
 
 impl Gate {
@@ -75,7 +75,7 @@ impl Gate {
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
             closed: watch::Sender::new(false),
-            cut: watch::Sender::new(false),
+            phase: watch::Sender::new(Phase::Serving),
         }
     }
 
@@ -103,15 +103,39 @@ impl Gate {
         }
     }
 
+    /// From here on each connection answers the request at hand and no other.
+    pub fn drain(&self) {
+        self.phase.send_replace(Phase::Draining);
+    }
+
     /// Drops every connection where it stands; what it was answering ends with it.
     pub fn cut(&self) {
-        self.cut.send_replace(true);
+        self.phase.send_replace(Phase::Cut);
     }
 
     fn enter(self: &Arc<Self>) -> Inside {
         self.open.fetch_add(1, Ordering::AcqRel);
         self.observe.metrics.connection_opened();
         Inside(self.clone())
+    }
+}
+
+/// How the process stands to its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    Draining,
+    Cut,
+}
+
+/// A connection's view of the phase.
+struct Told(watch::Receiver<Phase>);
+
+impl Told {
+    /// Waits until the process has come to this phase.
+    async fn to(&mut self, phase: Phase) {
+        // The sender is the gate; when it is gone, so are we.
+        let _ = self.0.wait_for(|now| *now >= phase).await;
     }
 }
 
@@ -127,52 +151,40 @@ impl Drop for Inside {
     }
 }
 
-/// Serves one connection until it ends. When `stopping` turns true, the request at hand is answered and no other; when
-/// the gate is cut, not even that.
-pub async fn serve<IO>(
-    io: IO,
-    peer: Option<IpAddr>,
-    plane: Plane,
-    gate: Arc<Gate>,
-    stopping: watch::Receiver<bool>,
-) where
+/// Serves one connection until it ends. Once the gate drains, the request at hand is answered and no other; once it is
+/// cut, not even that.
+pub async fn serve<IO>(io: IO, peer: Option<IpAddr>, plane: Plane, gate: Arc<Gate>)
+where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let inside = gate.enter();
-    let mut cut = gate.cut.subscribe();
-    tokio::select! {
-        () = converse(io, (peer, plane), &gate, stopping) => {}
-        () = told(&mut cut) => {}
-    }
-    drop(inside);
-}
-
-async fn converse<IO>(
-    io: IO,
-    (peer, plane): (Option<IpAddr>, Plane),
-    gate: &Gate,
-    mut stopping: watch::Receiver<bool>,
-) where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+    let mut told = Told(gate.phase.subscribe());
     let pulse = Pulse::new(gate.clock, gate.limits.header_timeout, gate.limits.idle);
     let mut io = Guarded::new(io, pulse.clone());
     let spoken = tokio::select! {
+        biased;
         spoken = what_is_spoken(&mut io) => spoken,
-        () = told(&mut stopping) => Spoken::Nothing,
+        () = told.to(Phase::Draining) => Spoken::Nothing,
     };
-    let seat = |http2: bool| Seat {
-        peer,
+    let seat = |http2| Seat {
+        client: Client {
+            address: peer.and_then(address),
+            http2,
+        },
         plane,
-        http2,
         pulse: pulse.clone(),
     };
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
         Spoken::Nothing => {}
-        Spoken::Http1 => serve_http1(io, seat(false), gate, stopping).await,
-        Spoken::Http2 => serve_http2(io, seat(true), gate, stopping).await,
+        Spoken::Http1 => serve_http1(io, seat(false), &gate, told).await,
+        Spoken::Http2 => serve_http2(io, seat(true), &gate, told).await,
     }
+    drop(inside);
+}
+
+fn address(peer: IpAddr) -> Option<HeaderValue> {
+    HeaderValue::from_str(&peer.to_canonical().to_string()).ok()
 }
 
 enum Spoken {
@@ -198,26 +210,26 @@ async fn what_is_spoken<IO: AsyncRead + Unpin>(io: &mut Guarded<IO>) -> Spoken {
     spoken
 }
 
-async fn serve_http1<IO>(
-    io: Guarded<IO>,
-    seat: Seat,
-    gate: &Gate,
-    mut stopping: watch::Receiver<bool>,
-) where
+async fn serve_http1<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, mut told: Told)
+where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pulse = seat.pulse.clone();
-    let service = service_fn(move |request| seat.clone().answer(request));
+    let service = service_fn(move |request| seat.answer(request));
     let mut connection = pin!(
         hyper::server::conn::http1::Builder::new()
             .max_buf_size(gate.limits.header.to_usize().max(LEAST_HEADER))
             .serve_connection(TokioIo::new(io), service)
     );
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
-        () = told(&mut stopping) => {
+        () = told.to(Phase::Draining) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = told.to(Phase::Cut) => return,
+            }
         }
     };
     if let Err(error) = ended {
@@ -225,16 +237,12 @@ async fn serve_http1<IO>(
     }
 }
 
-async fn serve_http2<IO>(
-    io: Guarded<IO>,
-    seat: Seat,
-    gate: &Gate,
-    mut stopping: watch::Receiver<bool>,
-) where
+async fn serve_http2<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, mut told: Told)
+where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pulse = seat.pulse.clone();
-    let service = service_fn(move |request| seat.clone().answer(request));
+    let service = service_fn(move |request| seat.answer(request));
     let mut connection = pin!(
         hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -245,21 +253,19 @@ async fn serve_http2<IO>(
             .serve_connection(TokioIo::new(io), service)
     );
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
-        () = told(&mut stopping) => {
+        () = told.to(Phase::Draining) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = told.to(Phase::Cut) => return,
+            }
         }
     };
     if let Err(error) = ended {
         count_refusal(gate, &pulse, &error);
     }
-}
-
-/// Waits until the process is told to stop.
-async fn told(stopping: &mut watch::Receiver<bool>) {
-    // The sender is the process; when it is gone, so are we.
-    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Connections that end before a head was read whole have no request to count, so they are counted here.
@@ -274,11 +280,9 @@ fn count_refusal(gate: &Gate, pulse: &Pulse, error: &hyper::Error) {
 }
 
 /// One connection's place: whose it is and where its requests go.
-#[derive(Clone)]
 struct Seat {
-    peer: Option<IpAddr>,
+    client: Client,
     plane: Plane,
-    http2: bool,
     pulse: Arc<Pulse>,
 }
 
@@ -287,17 +291,13 @@ type Answer = Tracked<Either<Relay, Full<Bytes>>>;
 impl Seat {
     /// Takes note of the request at once; the rest is done when the future is polled.
     fn answer(
-        self,
+        &self,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
+    ) -> impl Future<Output = Result<Response<Answer>, Infallible>> + use<> {
         let answering = self.pulse.begin();
-        let answer = match self.plane {
+        let answer = match &self.plane {
             Plane::Client(app) => {
-                let client = Client {
-                    peer: self.peer,
-                    http2: self.http2,
-                };
-                Either::Left(line::answer(app, client, request))
+                Either::Left(line::answer(app.clone(), self.client.clone(), request))
             }
             Plane::Admin(admin) => Either::Right(admin.answer(&request)),
         };

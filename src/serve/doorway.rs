@@ -24,20 +24,9 @@ impl Doorway {
 
 #[async_trait]
 impl ServerApp for Doorway {
-    async fn process_new(
-        self: &Arc<Self>,
-        stream: Stream,
-        stopping: &ShutdownWatch,
-    ) -> Option<Stream> {
+    async fn process_new(self: &Arc<Self>, stream: Stream, _: &ShutdownWatch) -> Option<Stream> {
         let peer = peer(&stream);
-        listener::serve(
-            stream,
-            peer,
-            self.plane.clone(),
-            self.gate.clone(),
-            stopping.clone(),
-        )
-        .await;
+        listener::serve(stream, peer, self.plane.clone(), self.gate.clone()).await;
         None
     }
 

@@ -70,6 +70,7 @@ impl Caught {
             "stopping: finishing open requests for at most {drain}"
         );
         app.stopping.store(true, Ordering::Release);
+        gate.drain();
         stop.send_replace(true);
         let emptied = timeout(drain.to_duration(), gate.emptied());
         tokio::select! {

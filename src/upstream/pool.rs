@@ -5,6 +5,8 @@
 //! connection to the same worker: always when nothing was written, else only when the caller says that it may be
 //! repeated (RFC 9110 §9.2.2). That costs no attempt (contract §4).
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 use super::answer::{Keep, UpstreamBody};
@@ -21,6 +23,9 @@ const KEEP: usize = 512;
 const KEEP_FOR: Seconds = Seconds(50.0);
 
 type Http2 = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes::Bytes>>;
+
+/// Makes the request that is to be sent.
+pub type Draft<'a> = &'a (dyn Fn() -> UpstreamRequest + Sync);
 
 /// An answer that has begun.
 pub struct Sent {
@@ -62,45 +67,43 @@ impl Upstream {
     }
 
     /// Sends a request and waits for the head of its answer. `repeatable`: it may be sent again when a kept connection
-    /// dies under it. The caller bounds the waiting; dropping this future closes the connection.
+    /// dies under it; what is sent is made anew each time. The caller bounds the waiting; dropping this future closes
+    /// the connection.
     ///
     /// # Errors
     /// A [`Loss`]; [`Loss::unsent`] tells whether the worker may have seen the request.
     pub async fn send(
-        self: &std::sync::Arc<Self>,
-        request: UpstreamRequest,
+        self: &Arc<Self>,
+        draft: Draft<'_>,
         connect: Seconds,
         repeatable: bool,
     ) -> Result<Sent, Loss> {
         match self.origin.protocol {
-            Protocol::Http1 => self.send_http1(request, connect, repeatable).await,
-            Protocol::H2c => self.send_http2(request, connect, repeatable).await,
+            Protocol::Http1 => self.send_http1(draft, connect, repeatable).await,
+            Protocol::H2c => self.send_http2(draft, connect, repeatable).await,
         }
     }
 
     async fn send_http1(
-        self: &std::sync::Arc<Self>,
-        mut request: UpstreamRequest,
+        self: &Arc<Self>,
+        draft: Draft<'_>,
         connect: Seconds,
         repeatable: bool,
     ) -> Result<Sent, Loss> {
         while let Some(mut kept) = self.take_idle() {
-            let spare = request.clone();
-            let mut failed = match kept.sender.try_send_request(request).await {
+            let mut failed = match kept.sender.try_send_request(draft()).await {
                 Ok(response) => return Ok(self.answer(response, Keep::Http1(kept), None)),
                 Err(failed) => failed,
             };
-            request = match failed.take_message() {
-                Some(unsent) => unsent,
-                None if kept.tag.spoilt() => spare,
-                None if repeatable => {
-                    // It may have been read, and what came back may be stray bytes: once more, and on a fresh
-                    // connection, where neither is a race.
-                    request = spare;
-                    break;
-                }
-                None => return Err(lost(failed.error())),
-            };
+            let unsent = failed.take_message().is_some() || kept.tag.spoilt();
+            if !unsent && !repeatable {
+                return Err(lost(failed.error()));
+            }
+            if !unsent {
+                // It may have been read, and what came back may be stray bytes: once more, and on a fresh connection,
+                // where neither is a race.
+                break;
+            }
         }
         let began = self.clock.now();
         let Sender::Http1(mut fresh) = connect::open(&self.origin, connect).await? else {
@@ -111,30 +114,29 @@ impl Upstream {
         let took = self.clock.now() - began;
         let response = fresh
             .sender
-            .send_request(request)
+            .send_request(draft())
             .await
             .map_err(|error| lost(&error))?;
         Ok(self.answer(response, Keep::Http1(fresh), Some(took)))
     }
 
     async fn send_http2(
-        self: &std::sync::Arc<Self>,
-        mut request: UpstreamRequest,
+        self: &Arc<Self>,
+        draft: Draft<'_>,
         connect: Seconds,
         repeatable: bool,
     ) -> Result<Sent, Loss> {
         let shared = self.shared.lock().clone();
         if let Some(mut shared) = shared.filter(|sender| !sender.is_closed()) {
-            let spare = repeatable.then(|| request.clone());
-            let mut failed = match shared.try_send_request(request).await {
+            let mut failed = match shared.try_send_request(draft()).await {
                 Ok(response) => return Ok(self.answer(response, Keep::Nothing, None)),
                 Err(failed) => failed,
             };
-            request = match (failed.take_message(), spare) {
-                (Some(unsent), _) => unsent,
-                (None, Some(spare)) if died(failed.error()) => spare,
-                (None, _) => return Err(lost(failed.error())),
-            };
+            let unsent = failed.take_message().is_some();
+            let again = unsent || (repeatable && died(failed.error()));
+            if !again {
+                return Err(lost(failed.error()));
+            }
         }
         let began = self.clock.now();
         let Sender::Http2(mut fresh) = connect::open(&self.origin, connect).await? else {
@@ -144,7 +146,7 @@ impl Upstream {
         };
         let took = self.clock.now() - began;
         *self.shared.lock() = Some(fresh.clone());
-        match fresh.try_send_request(request).await {
+        match fresh.try_send_request(draft()).await {
             Ok(response) => Ok(self.answer(response, Keep::Nothing, Some(took))),
             Err(mut failed) => Err(match failed.take_message() {
                 Some(_) => Loss::Refused(failed.error().to_string()),
@@ -154,7 +156,7 @@ impl Upstream {
     }
 
     fn answer(
-        self: &std::sync::Arc<Self>,
+        self: &Arc<Self>,
         response: http::Response<hyper::body::Incoming>,
         keep: Keep,
         connected_in: Option<Seconds>,

@@ -1,6 +1,7 @@
 //! Asking a worker whether it lives: one GET over a connection of its own, or a bare connect.
 
 use bytes::Bytes;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 
@@ -62,9 +63,9 @@ pub async fn probe(
 
 fn request(origin: &Origin, path: &str, headers: &HeaderMap) -> Result<UpstreamRequest, Loss> {
     let mut request = http::Request::new(Full::new(Bytes::new()));
-    *request.uri_mut() = origin
-        .uri(path)
-        .map_err(|error| Loss::Refused(error.to_string()))?;
+    let refused = |error: http::Error| Loss::Refused(error.to_string());
+    let target = PathAndQuery::try_from(path).map_err(|error| refused(error.into()))?;
+    *request.uri_mut() = origin.uri(target).map_err(refused)?;
     *request.headers_mut() = headers.clone();
     Ok(request)
 }

@@ -1,0 +1,123 @@
+//! The front doors. Each parses into one request of `line.rs` and renders what comes back; neither validates on its
+//! own, so that both refuse the same things.
+
+mod json_tensor;
+mod kserve_http;
+mod openai;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Serialize;
+
+use crate::fault::{Fault, Kind};
+use crate::line::App;
+
+/// The largest request body; the proxy's own default.
+const BODY_LIMIT: usize = 32 << 20;
+
+/// All paths of the worker.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .merge(kserve_http::router())
+        .merge(openai::router())
+        .fallback(no_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&app), count))
+        .with_state(app)
+}
+
+/// Every request is live until its answer is made, or its client is gone.
+async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let _live = app.enter();
+    next.run(request).await
+}
+
+/// 200 when all models answer.
+async fn health(State(app): State<Arc<App>>) -> Response {
+    match app.ready() {
+        Ok(()) => json(&serde_json::json!({"status": "ok"})),
+        Err(fault) => openai::refusal(&fault),
+    }
+}
+
+async fn no_route(uri: Uri) -> Response {
+    let path = uri.path();
+    refusal(
+        path,
+        &Fault::new(Kind::NoRoute, format!("no such path: {path}")),
+    )
+}
+
+async fn method_not_allowed(uri: Uri, method: Method) -> Response {
+    let path = uri.path();
+    let problem = format!("{path} does not take {method}");
+    refusal(path, &Fault::new(Kind::MethodNotAllowed, problem))
+}
+
+/// An error in the shape that the path's clients read.
+fn refusal(path: &str, fault: &Fault) -> Response {
+    if path == "/v2" || path.starts_with("/v2/") {
+        kserve_http::refusal(fault)
+    } else {
+        openai::refusal(fault)
+    }
+}
+
+/// The whole body, uncompressed and within the limit.
+async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
+    let encoding = headers.get(CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| encoding != "identity") {
+        let problem = "compressed bodies are not read; send it without Content-Encoding";
+        return Err(Fault::new(Kind::UnsupportedEncoding, problem));
+    }
+    let size = headers.get(CONTENT_LENGTH);
+    let announced = size.and_then(|size| size.to_str().ok()?.parse::<usize>().ok());
+    let over = || {
+        Fault::new(
+            Kind::BodyTooLarge,
+            format!("the body is over {BODY_LIMIT} bytes"),
+        )
+    };
+    if announced.is_some_and(|size| size > BODY_LIMIT) {
+        return Err(over());
+    }
+    // What is not over the limit and still fails is a client that left; nobody reads the answer.
+    to_bytes(body, BODY_LIMIT).await.map_err(|_| over())
+}
+
+/// 200 with a JSON body.
+fn json<T: Serialize>(value: &T) -> Response {
+    with_status(StatusCode::OK, value)
+}
+
+fn with_status<T: Serialize>(status: StatusCode, value: &T) -> Response {
+    let (status, body) = match serde_json::to_vec(value) {
+        Ok(body) => (status, body),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+/// A fault's status, `Retry-After` and this body.
+fn refuse<T: Serialize>(fault: &Fault, body: &T) -> Response {
+    let status = StatusCode::from_u16(fault.kind.status());
+    let mut response = with_status(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body);
+    if let Some(wait) = fault.retry_after {
+        let seconds = HeaderValue::from(wait.0.ceil() as u64);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
+}

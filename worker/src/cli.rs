@@ -1,0 +1,130 @@
+//! The command line, and the only reader of the environment.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::engine::library::Search;
+use crate::serve::{self, Settings};
+
+/// Forebay's ONNX worker: KServe v2 inference and OpenAI embeddings on one machine.
+#[derive(Parser)]
+#[command(name = "forebay-worker", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Load every model of a folder and answer requests until told to stop.
+    #[command(
+        after_help = "Example:\n  forebay-worker serve --models ./models --http 127.0.0.1:7081 --threads 2"
+    )]
+    Serve(ServeArgs),
+}
+
+#[derive(Args)]
+struct ServeArgs {
+    /// Folder of models: NAME/1/model.onnx, with or without NAME/model.toml
+    #[arg(long, value_name = "DIR")]
+    models: PathBuf,
+    /// Address to answer HTTP on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7081")]
+    http: SocketAddr,
+    /// Threads that one request computes on [default: the cores this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// ONNX Runtime's shared library [default: FOREBAY_ONNXRUNTIME, then beside the binary, then target/onnxruntime/,
+    /// then the system's loader]
+    #[arg(long, value_name = "FILE")]
+    onnxruntime: Option<PathBuf>,
+    /// What computes; only "cpu" in this version
+    #[arg(long, default_value = "cpu", value_parser = device)]
+    device: Cpu,
+}
+
+/// The one device of this version.
+#[derive(Clone)]
+struct Cpu;
+
+fn device(name: &str) -> Result<Cpu, &'static str> {
+    match name {
+        "cpu" => Ok(Cpu),
+        "cuda" | "tensorrt" => Err("not in this version; only \"cpu\" is"),
+        _ => Err("expected \"cpu\""),
+    }
+}
+
+/// Runs the command line to its end.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing is left to do if the terminal is gone.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let filter = variable("FOREBAY_LOG").and_then(|filter| filter.into_string().ok());
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(EnvFilter::new(filter.as_deref().unwrap_or("info")))
+        .init();
+    std::panic::set_hook(Box::new(|panic| {
+        // Where, not what: the message of a panic may quote the text that caused it.
+        let place = panic.location().map(ToString::to_string);
+        tracing::error!(place = place.as_deref().unwrap_or("unknown"), "a panic");
+    }));
+    let Verb::Serve(args) = cli.verb;
+    match serve::run(settings(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            complain(&stop.message);
+            ExitCode::from(stop.exit)
+        }
+    }
+}
+
+fn settings(args: ServeArgs) -> Settings {
+    let Cpu = args.device;
+    let named = args
+        .onnxruntime
+        .or_else(|| variable("FOREBAY_ONNXRUNTIME").map(PathBuf::from));
+    let beside = std::env::current_exe().ok();
+    let beside = beside.and_then(|binary| Some(binary.parent()?.to_path_buf()));
+    let fetched = std::path::absolute("target/onnxruntime").ok();
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    Settings {
+        models: args.models,
+        http: args.http,
+        threads: args.threads.map_or_else(cores, usize::from),
+        library: Search {
+            named,
+            folders: beside.into_iter().chain(fetched).collect(),
+        },
+    }
+}
+
+/// A variable that is set and not empty.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is where the environment is read"
+)]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the command line speaks to the person who typed it"
+)]
+fn complain(message: &str) {
+    eprintln!("forebay-worker: {message}");
+}

@@ -1,0 +1,21 @@
+//! What runs a model: [`onnx`] through ONNX Runtime, [`echo`] for trying the wire without one.
+//!
+//! An engine is owned by one thread (`runner.rs`), so it takes `&mut self` and needs no lock: ONNX Runtime's own `Run`
+//! is not safe to call from several threads, whatever its documentation says (ort's source has the story).
+
+pub mod echo;
+pub mod elf;
+pub mod library;
+pub mod onnx;
+
+use crate::fault::Fault;
+use crate::tensor::{Signature, Tensor};
+
+/// A loaded model.
+pub trait Engine: Send {
+    /// What it takes and gives.
+    fn signature(&self) -> &Signature;
+
+    /// Runs once. `inputs` are in the signature's order; `wanted` are indices into its outputs, answered in that order.
+    fn run(&mut self, inputs: &[Tensor], wanted: &[usize]) -> Result<Vec<Tensor>, Fault>;
+}

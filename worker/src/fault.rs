@@ -1,0 +1,116 @@
+//! One fault type for everything that the worker refuses or fails at.
+//!
+//! The match arms of [`Kind::row`] are the one table of statuses and labels. A client's mistake is always a 4xx, never
+//! a 500: Triton 2.51 answers 500 to malformed JSON, to a missing `shape` and to `data` of the wrong length, so that a
+//! proxy in front of it takes a client's slip for an ill machine. What a fault looks like on the wire is rendered in
+//! `api/`, in the shape that the path's clients expect.
+
+use std::fmt;
+
+use crate::units::Seconds;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The request is malformed, or does not fit the model.
+    BadRequest,
+    /// No model, or no such version of it, is served here.
+    ModelNotFound,
+    /// No such path.
+    NoRoute,
+    /// The path exists, not with this method.
+    MethodNotAllowed,
+    /// The body is over the limit.
+    BodyTooLarge,
+    /// The body is compressed.
+    UnsupportedEncoding,
+    /// The answer holds NaN or Infinity, which JSON can't say.
+    NotFinite,
+    /// The engine failed on a request that was well formed.
+    EngineFailed,
+    /// The models are still loading.
+    Loading,
+    /// As many requests wait as may wait.
+    Busy,
+    /// The worker is stopping.
+    Stopping,
+}
+
+impl Kind {
+    /// HTTP status and the label that clients see as `code`.
+    const fn row(self) -> (u16, &'static str) {
+        match self {
+            Kind::BadRequest => (400, "bad_request"),
+            Kind::ModelNotFound => (404, "model_not_found"),
+            Kind::NoRoute => (404, "no_route"),
+            Kind::MethodNotAllowed => (405, "method_not_allowed"),
+            Kind::BodyTooLarge => (413, "body_too_large"),
+            Kind::UnsupportedEncoding => (415, "unsupported_encoding"),
+            Kind::NotFinite => (422, "not_finite"),
+            Kind::EngineFailed => (500, "engine_failed"),
+            Kind::Loading => (503, "loading"),
+            Kind::Busy => (503, "busy"),
+            Kind::Stopping => (503, "stopping"),
+        }
+    }
+
+    /// The HTTP status.
+    pub const fn status(self) -> u16 {
+        self.row().0
+    }
+
+    /// The label, as `code` of an OpenAI error object.
+    pub const fn label(self) -> &'static str {
+        self.row().1
+    }
+}
+
+/// A refusal or failure on its way to the client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// What went wrong.
+    pub kind: Kind,
+    /// The cause and the way out, for a person. Holds names and numbers, never a text that was to be embedded.
+    pub message: String,
+    /// When trying again makes sense (`Retry-After`).
+    pub retry_after: Option<Seconds>,
+    /// The field of the request that is wrong (`param` of OpenAI's error object).
+    pub param: Option<&'static str>,
+}
+
+impl Fault {
+    /// A fault with its message and nothing else.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Fault {
+            kind,
+            message: message.into(),
+            retry_after: None,
+            param: None,
+        }
+    }
+
+    /// The client's mistake.
+    pub fn bad(message: impl Into<String>) -> Self {
+        Fault::new(Kind::BadRequest, message)
+    }
+
+    /// Says when to come back.
+    pub fn retry_after(mut self, wait: Seconds) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Names the field that is wrong.
+    pub fn param(mut self, field: &'static str) -> Self {
+        self.param = Some(field);
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.label(), self.message)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,207 @@
+//! The path of a request, whichever front door it came through: look the model up, validate, tokenise where there is
+//! text, submit to the model's thread, post-process. The front doors only parse and render.
+
+mod embed;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::watch;
+
+pub use embed::{Embedded, Embedder, Inputs};
+pub use validate::Named;
+
+use crate::fault::{Fault, Kind};
+use crate::runner::Runner;
+use crate::tensor::{Elements, Signature, Tensor};
+use crate::units::{ModelName, Seconds};
+
+/// A model that is loaded and answers.
+pub struct Model {
+    /// What clients call it.
+    pub name: ModelName,
+    /// The version that is served.
+    pub version: u64,
+    /// When its graph was written, in seconds since 1970.
+    pub created: u64,
+    /// The engine's name in KServe's metadata.
+    pub platform: &'static str,
+    /// What it takes and gives.
+    pub signature: Signature,
+    /// The thread that runs it.
+    pub runner: Runner,
+    /// Present when it embeds texts.
+    pub embedder: Option<Arc<Embedder>>,
+}
+
+/// Tensors to run through a model.
+#[derive(Debug, PartialEq)]
+pub struct InferRequest {
+    /// In any order.
+    pub inputs: Vec<Named>,
+    /// Empty = all.
+    pub outputs: Vec<String>,
+}
+
+/// Everything a request needs, filled by `serve.rs`: empty while the models load.
+#[derive(Default)]
+pub struct App {
+    models: OnceLock<BTreeMap<ModelName, Model>>,
+    stopping: AtomicBool,
+    live: watch::Sender<usize>,
+}
+
+/// A request that is being answered; counts as live until dropped, also when its client leaves.
+pub struct Live<'a>(&'a App);
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        self.0.live.send_modify(|live| *live -= 1);
+    }
+}
+
+impl App {
+    /// Opens for business.
+    pub fn loaded(&self, models: Vec<Model>) {
+        let models = models.into_iter().map(|model| (model.name.clone(), model));
+        // A second call would change nothing; there is none.
+        let _ = self.models.set(models.collect());
+    }
+
+    /// Counts a request for as long as the guard lives.
+    pub fn enter(&self) -> Live<'_> {
+        self.live.send_modify(|live| *live += 1);
+        Live(self)
+    }
+
+    /// Waits until no request is live.
+    pub async fn quiet(&self) {
+        // An error means that nobody counts any more, which is as quiet as it gets.
+        let _ = self.live.subscribe().wait_for(|live| *live == 0).await;
+    }
+
+    /// From now on not ready; requests that came in are still answered.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether every model answers, and if not, why.
+    pub fn ready(&self) -> Result<(), Fault> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(Fault::new(Kind::Stopping, "the worker is stopping"));
+        }
+        self.models().map(|_| ())
+    }
+
+    /// All models, by name.
+    pub fn models(&self) -> Result<&BTreeMap<ModelName, Model>, Fault> {
+        let loading =
+            || Fault::new(Kind::Loading, "the models are still loading").retry_after(Seconds(1.0));
+        self.models.get().ok_or_else(loading)
+    }
+
+    /// The model of this name, and of this version where one is asked for.
+    pub fn model(&self, name: &str, version: Option<&str>) -> Result<&Model, Fault> {
+        let unknown = |what: String| Fault::new(Kind::ModelNotFound, what).param("model");
+        let models = self.models()?;
+        let Some(model) = models.get(name) else {
+            let known: Vec<&str> = models.keys().map(ModelName::as_str).collect();
+            let known = known.join(", ");
+            return Err(unknown(format!(
+                "no model `{name}` is served here; there are: {known}"
+            )));
+        };
+        match version {
+            Some(version) if version != model.version.to_string() => {
+                let served = model.version;
+                Err(unknown(format!(
+                    "model `{name}` is served in version {served}, not {version}"
+                )))
+            }
+            _ => Ok(model),
+        }
+    }
+}
+
+impl Model {
+    /// Tensors through the model: the wanted outputs, each with its name.
+    pub async fn infer(&self, request: InferRequest) -> Result<Vec<Named>, Fault> {
+        let inputs = validate::inputs(&self.signature, request.inputs)?;
+        let wanted = validate::outputs(&self.signature, &request.outputs)?;
+        let outputs = self.runner.run(inputs, wanted.clone()).await?;
+        let name = |&index: &usize| self.signature.outputs[index].name.clone();
+        wanted
+            .iter()
+            .map(name)
+            .zip(outputs)
+            .map(|(name, tensor)| finite(Named { name, tensor }))
+            .collect()
+    }
+
+    /// Texts through an embedding model. `dimensions` is the length of vector that the client insists on, if any.
+    pub async fn embed(
+        &self,
+        inputs: Inputs,
+        dimensions: Option<usize>,
+    ) -> Result<Embedded, Fault> {
+        let Some(embedder) = &self.embedder else {
+            let problem = format!("model `{}` is not an embedding model", self.name);
+            return Err(Fault::bad(problem).param("model"));
+        };
+        let width = embedder.width();
+        if let Some(asked) = dimensions.filter(|&asked| asked != width) {
+            let problem = format!("this model gives {width} dimensions, not {asked}");
+            return Err(Fault::bad(problem).param("dimensions"));
+        }
+        embed::embed(self, embedder, inputs).await
+    }
+}
+
+/// JSON has no NaN and no Infinity; Triton writes them bare, which no strict reader takes.
+fn finite(output: Named) -> Result<Named, Fault> {
+    let finite = match output.tensor.elements() {
+        Elements::Fp32(values) => values.iter().all(|value| value.is_finite()),
+        Elements::Fp64(values) => values.iter().all(|value| value.is_finite()),
+        _ => true,
+    };
+    if !finite {
+        let name = &output.name;
+        let problem = format!("output `{name}` holds NaN or Infinity, which JSON can't carry");
+        return Err(Fault::new(Kind::NotFinite, problem));
+    }
+    Ok(output)
+}
+
+/// A tensor from what a client sent, if its shape and its number of elements agree.
+pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, Fault> {
+    let sizes: Result<Vec<usize>, _> = shape.iter().map(|&size| usize::try_from(size)).collect();
+    let count = elements.len();
+    let tensor = sizes.ok().and_then(|sizes| Tensor::new(sizes, elements));
+    tensor.ok_or_else(|| {
+        let problem = format!("input `{name}`: {count} elements don't fill the shape {shape:?}");
+        Fault::bad(problem)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_is_from_loaded_to_stopped() {
+        let app = App::default();
+        let refused = app.ready().unwrap_err();
+        assert_eq!(refused.kind, Kind::Loading);
+        assert!(refused.retry_after.is_some());
+        assert!(
+            app.model("any", None)
+                .is_err_and(|fault| fault.kind == Kind::Loading)
+        );
+        app.loaded(vec![]);
+        assert_eq!(app.ready(), Ok(()));
+        app.stop();
+        assert_eq!(app.ready().unwrap_err().kind, Kind::Stopping);
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether a request fits the model, before the engine sees it.
+//!
+//! One place for all front doors: names, element types, ranks, fixed sizes, and axes of one name being of one size.
+//! Everything refused here names the tensor, what came and what was expected.
+
+use std::collections::BTreeMap;
+
+use crate::fault::Fault;
+use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec};
+
+/// A tensor and the name that the client gave it.
+#[derive(Debug, PartialEq)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its shape and elements.
+    pub tensor: Tensor,
+}
+
+/// The inputs in the model's own order.
+pub fn inputs(signature: &Signature, mut given: Vec<Named>) -> Result<Vec<Tensor>, Fault> {
+    let mut sizes = BTreeMap::new();
+    let mut ordered = Vec::with_capacity(signature.inputs.len());
+    for spec in &signature.inputs {
+        let place = given.iter().position(|input| input.name == spec.name);
+        let Some(place) = place else {
+            let (name, expected) = (&spec.name, names(&signature.inputs));
+            return Err(Fault::bad(format!(
+                "input `{name}` is missing; the model takes {expected}"
+            )));
+        };
+        let tensor = given.swap_remove(place).tensor;
+        check(spec, &tensor, &mut sizes)?;
+        ordered.push(tensor);
+    }
+    match given.first() {
+        Some(extra) => {
+            let (name, expected) = (&extra.name, names(&signature.inputs));
+            let problem =
+                format!("input `{name}` is unknown or given twice; the model takes {expected}");
+            Err(Fault::bad(problem))
+        }
+        None => Ok(ordered),
+    }
+}
+
+/// Indices of the outputs that the client asked for; all when it named none.
+pub fn outputs(signature: &Signature, asked: &[String]) -> Result<Vec<usize>, Fault> {
+    let all = &signature.outputs;
+    let mut wanted = Vec::with_capacity(all.len());
+    for name in asked {
+        let place = all.iter().position(|spec| spec.name == *name);
+        match place {
+            Some(place) if !wanted.contains(&place) => wanted.push(place),
+            _ => {
+                let known = names(all);
+                let problem = format!(
+                    "output `{name}` is unknown or asked for twice; the model gives {known}"
+                );
+                return Err(Fault::bad(problem));
+            }
+        }
+    }
+    if asked.is_empty() {
+        wanted = (0..all.len()).collect();
+    }
+    match wanted
+        .iter()
+        .map(|&index| &all[index])
+        .find(|spec| is_half(spec))
+    {
+        Some(half) => {
+            let (name, datatype) = (&half.name, half.datatype);
+            let problem = format!(
+                "output `{name}` is {datatype}, which JSON can't carry; ask for other outputs"
+            );
+            Err(Fault::bad(problem))
+        }
+        None => Ok(wanted),
+    }
+}
+
+fn is_half(spec: &TensorSpec) -> bool {
+    matches!(spec.datatype, Datatype::Fp16 | Datatype::Bf16)
+}
+
+fn check<'a>(
+    spec: &'a TensorSpec,
+    tensor: &Tensor,
+    sizes: &mut BTreeMap<&'a str, usize>,
+) -> Result<(), Fault> {
+    let name = &spec.name;
+    let (came, expected) = (tensor.elements().datatype(), spec.datatype);
+    if came != expected {
+        let problem = format!("input `{name}` is {came}; the model takes {expected}");
+        return Err(Fault::bad(problem));
+    }
+    if let Elements::Bytes(strings) = tensor.elements()
+        && strings.iter().any(|string| string.contains('\0'))
+    {
+        let problem =
+            format!("input `{name}` holds a zero byte, which ends a string for the engine");
+        return Err(Fault::bad(problem));
+    }
+    let shape = tensor.shape();
+    let misfit = |more: &str| {
+        let expected = spec.kserve_shape();
+        Fault::bad(format!(
+            "input `{name}` has shape {shape:?}; the model takes {expected:?}{more}"
+        ))
+    };
+    if shape.len() != spec.axes.len() {
+        return Err(misfit(""));
+    }
+    for (axis, &size) in spec.axes.iter().zip(shape) {
+        match axis {
+            Axis::Fixed(fixed) if *fixed != size => return Err(misfit("")),
+            Axis::Free(symbol) if !symbol.is_empty() => {
+                let agreed = *sizes.entry(symbol).or_insert(size);
+                if agreed != size {
+                    let more = format!(", and {agreed} was given for `{symbol}` before");
+                    return Err(misfit(&more));
+                }
+            }
+            Axis::Fixed(_) | Axis::Free(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn names(specs: &[TensorSpec]) -> String {
+    let quoted: Vec<String> = specs
+        .iter()
+        .map(|spec| format!("`{}`", spec.name))
+        .collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, datatype: Datatype, axes: Vec<Axis>) -> TensorSpec {
+        TensorSpec {
+            name: name.into(),
+            datatype,
+            axes,
+        }
+    }
+
+    fn signature() -> Signature {
+        let batch = || Axis::Free("batch".into());
+        Signature {
+            inputs: vec![
+                spec("a", Datatype::Fp32, vec![batch(), Axis::Fixed(2)]),
+                spec("b", Datatype::Bytes, vec![batch()]),
+            ],
+            outputs: vec![
+                spec("y", Datatype::Fp32, vec![batch()]),
+                spec("half", Datatype::Fp16, vec![batch()]),
+            ],
+        }
+    }
+
+    fn a(shape: &[usize]) -> Named {
+        let elements = Elements::Fp32(vec![0.0; shape.iter().product()]);
+        Named {
+            name: "a".into(),
+            tensor: Tensor::new(shape.to_vec(), elements).unwrap(),
+        }
+    }
+
+    fn b(words: &[&str]) -> Named {
+        let elements = Elements::Bytes(words.iter().map(|word| (*word).to_owned()).collect());
+        Named {
+            name: "b".into(),
+            tensor: Tensor::new(vec![words.len()], elements).unwrap(),
+        }
+    }
+
+    fn refusal(given: Vec<Named>) -> String {
+        inputs(&signature(), given).unwrap_err().message
+    }
+
+    #[test]
+    fn inputs_come_out_in_the_models_order() {
+        let ordered = inputs(&signature(), vec![b(&["x"]), a(&[1, 2])]).unwrap();
+        assert_eq!(ordered[0].shape(), [1, 2]);
+        assert_eq!(ordered[1].shape(), [1]);
+    }
+
+    #[test]
+    fn misfits_are_named() {
+        assert!(refusal(vec![a(&[1, 2])]).contains("`b` is missing"));
+        assert!(refusal(vec![a(&[1, 2]), b(&["x"]), b(&["x"])]).contains("given twice"));
+        assert!(refusal(vec![a(&[1, 3]), b(&["x"])]).contains("takes [-1, 2]"));
+        assert!(refusal(vec![a(&[2]), b(&["x"])]).contains("has shape [2]"));
+        assert!(refusal(vec![a(&[1, 2]), b(&["x", "y"])]).contains("1 was given for `batch`"));
+        assert!(refusal(vec![a(&[1, 2]), b(&["x\0y"])]).contains("zero byte"));
+        let renamed = Named {
+            name: "b".into(),
+            ..a(&[1, 2])
+        };
+        assert!(refusal(vec![a(&[1, 2]), renamed]).contains("is FP32; the model takes BYTES"));
+    }
+
+    #[test]
+    fn only_outputs_that_json_can_carry_are_given() {
+        let asked = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            outputs(&signature(), &names)
+        };
+        assert_eq!(asked(&["y"]).unwrap(), [0]);
+        for refused in [&["none"][..], &["y", "y"], &["half"], &[]] {
+            assert!(asked(refused).is_err(), "{refused:?}");
+        }
+    }
+}

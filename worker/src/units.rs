@@ -1,0 +1,75 @@
+//! The quantities the worker reckons with, each a type of its own.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A span of time, or a point in time counted from the start of the process, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Seconds(pub f64);
+
+impl Seconds {
+    /// No time at all.
+    pub const ZERO: Seconds = Seconds(0.0);
+
+    /// This span as the standard library's type; negative spans become zero.
+    pub fn to_duration(self) -> Duration {
+        Duration::try_from_secs_f64(self.0).unwrap_or(Duration::ZERO)
+    }
+}
+
+impl Add for Seconds {
+    type Output = Seconds;
+    fn add(self, other: Seconds) -> Seconds {
+        Seconds(self.0 + other.0)
+    }
+}
+
+impl Sub for Seconds {
+    type Output = Seconds;
+    fn sub(self, other: Seconds) -> Seconds {
+        Seconds(self.0 - other.0)
+    }
+}
+
+/// The name of a model: the name of its folder. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ModelName(Arc<str>);
+
+impl ModelName {
+    /// A name as a folder carries it.
+    pub fn new(name: &str) -> Self {
+        ModelName(Arc::from(name))
+    }
+
+    /// The name itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Lets a table keyed by model be asked with a borrowed `&str`.
+impl std::borrow::Borrow<str> for ModelName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How a model's hidden states, one vector per token, become one vector per text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pooling {
+    /// The mean over the tokens that are not padding.
+    #[default]
+    Mean,
+    /// The vector of the first token.
+    Cls,
+    /// The graph pools by itself: its output already is one vector per text.
+    None,
+}

@@ -1,0 +1,13 @@
+//! The real binary, asked over real sockets, with tiny models that are generated here.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that meets the unexpected should say so and stop"
+)]
+
+mod embeddings;
+mod kserve;
+mod library;
+mod process;
+mod support;

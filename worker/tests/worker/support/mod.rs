@@ -1,0 +1,201 @@
+//! A running worker and a plain HTTP client for it.
+
+pub mod models;
+pub mod onnx;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything may take before the test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// ONNX Runtime's library: `FOREBAY_ONNXRUNTIME`, else what `./run deps` fetched.
+#[expect(clippy::disallowed_methods, reason = "the test's own setting")]
+pub fn library() -> PathBuf {
+    if let Some(named) = std::env::var_os("FOREBAY_ONNXRUNTIME") {
+        return PathBuf::from(named);
+    }
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/onnxruntime");
+    let entries = std::fs::read_dir(fetched).into_iter().flatten();
+    let mut found = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_library = |path: &PathBuf| path.to_string_lossy().contains("libonnxruntime.so");
+    found
+        .find(is_library)
+        .expect("no ONNX Runtime library: run `./run deps`, or set FOREBAY_ONNXRUNTIME")
+}
+
+/// A golden file shared with the proxy's tests.
+pub fn wire(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wire");
+    std::fs::read_to_string(path.join(name)).unwrap()
+}
+
+/// The binary with these arguments and no settings from outside.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay-worker"));
+    command
+        .args(arguments)
+        .env_remove("FOREBAY_ONNXRUNTIME")
+        .env_remove("FOREBAY_LOG")
+        .stdin(Stdio::null());
+    command
+}
+
+/// A worker that serves a folder of models. Killed when dropped.
+pub struct Worker {
+    child: Child,
+    lines: Receiver<String>,
+    log: String,
+    pub address: String,
+}
+
+impl Worker {
+    /// Starts on a free port and waits until all models answer.
+    pub fn start(models: &Path) -> Worker {
+        let library = library();
+        let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
+        serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
+        serve.args(["--onnxruntime", library.to_str().unwrap()]);
+        let mut worker = Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"));
+        worker.wait_for_line("ready");
+        worker
+    }
+
+    /// Starts this command and waits until it listens.
+    pub fn spawn(command: &mut Command) -> Worker {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let mut worker = Worker {
+            child,
+            lines,
+            log: String::new(),
+            address: String::new(),
+        };
+        let line = worker.wait_for_line("listening on http://");
+        worker.address = line.split("http://").nth(1).unwrap().trim().to_owned();
+        worker
+    }
+
+    /// The next line of the log that holds these words.
+    pub fn wait_for_line(&mut self, words: &str) -> String {
+        loop {
+            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
+                panic!("no line with {words:?} in the log:\n{}", self.log);
+            };
+            self.log.push_str(&line);
+            self.log.push('\n');
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    /// Everything logged until the process ended.
+    pub fn whole_log(mut self) -> String {
+        self.signal("TERM");
+        self.wait();
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            self.log.push_str(&line);
+            self.log.push('\n');
+        }
+        std::mem::take(&mut self.log)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Asks the worker to stop; its exit code and how long it took.
+    #[expect(clippy::disallowed_methods, reason = "the promise is about time")]
+    pub fn stop(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        self.signal("TERM");
+        (self.wait().code(), start.elapsed())
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> Answer {
+        self.send("POST", path, &[], body.as_bytes())
+    }
+
+    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+        self.begin(method, path, headers, body).finish()
+    }
+
+    /// Sends a request and leaves the answer to be read later.
+    pub fn begin(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: worker\r\nconnection: close\r\n");
+        for header in headers {
+            head.push_str(&format!("{header}\r\n"));
+        }
+        head.push_str(&format!("content-length: {length}\r\n\r\n"));
+        stream.write_all(head.as_bytes()).unwrap();
+        // A worker that refuses early may close before it has read everything.
+        let _ = stream.write_all(body);
+        Exchange { stream }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A request that was sent.
+pub struct Exchange {
+    stream: TcpStream,
+}
+
+impl Exchange {
+    pub fn finish(mut self) -> Answer {
+        let mut bytes = Vec::new();
+        self.stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+        Answer {
+            status: head.get(9..12).unwrap_or("0").parse().unwrap(),
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+}

@@ -1,0 +1,140 @@
+//! The models that the tests serve: small enough to write down, large enough to be wrong.
+
+use std::fs;
+use std::path::Path;
+
+use super::onnx::{Graph, Type};
+
+/// The vectors of the tiny embedding model, one per token. `[PAD]` is huge, so that pooling over padding shows.
+pub const TABLE: [[f32; 4]; 8] = [
+    [1e6, 1e6, 1e6, 1e6],    // [PAD]
+    [0.0, 0.0, 0.0, 1.0],    // [UNK]
+    [0.5, 0.0, 0.0, 0.0],    // [CLS]
+    [0.0, 0.5, 0.0, 0.0],    // [SEP]
+    [1.0, 2.0, 3.0, 4.0],    // hello
+    [-1.0, 2.0, -3.0, 4.0],  // world
+    [3.0, 0.0, 1.0, -2.0],   // cat
+    [3.5, 0.25, 1.0, -1.75], // dog
+];
+
+const TOKENIZER: &str = r##"{
+  "version": "1.0",
+  "truncation": {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
+  "padding": {"strategy": {"Fixed": 4}, "direction": "Right", "pad_to_multiple_of": null,
+              "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"},
+  "added_tokens": [],
+  "normalizer": {"type": "Lowercase"},
+  "pre_tokenizer": {"type": "Whitespace"},
+  "post_processor": {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+               {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]},
+                       "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]}}
+  },
+  "decoder": null,
+  "model": {"type": "WordLevel", "unk_token": "[UNK]",
+            "vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "hello": 4, "world": 5, "cat": 6, "dog": 7}}
+}"##;
+
+/// Puts a model into a folder of models, in Triton's layout.
+pub fn put(models: &Path, name: &str, graph: Graph) {
+    let version = models.join(name).join("1");
+    fs::create_dir_all(&version).unwrap();
+    fs::write(version.join("model.onnx"), graph.model()).unwrap();
+}
+
+/// `sum` = a + b and `difference` = a - b, both of 2 columns.
+pub fn put_plus(models: &Path) {
+    let axes = ["batch", "2"];
+    let graph = Graph::default()
+        .node("Add", &["a", "b"], &["sum"])
+        .node("Sub", &["a", "b"], &["difference"])
+        .input("a", Type::Float, &axes)
+        .input("b", Type::Float, &axes)
+        .output("sum", Type::Float, &axes)
+        .output("difference", Type::Float, &axes);
+    put(models, "plus", graph);
+}
+
+/// `y` = the logarithm of `x`.
+pub fn put_log(models: &Path) {
+    let graph = Graph::default()
+        .node("Log", &["x"], &["y"])
+        .input("x", Type::Float, &["batch"])
+        .output("y", Type::Float, &["batch"]);
+    put(models, "log", graph);
+}
+
+/// The element types that JSON can carry, each given back as it came.
+pub fn put_types(models: &Path) {
+    let types = [
+        ("BOOL", Type::Bool),
+        ("UINT8", Type::Uint8),
+        ("UINT16", Type::Uint16),
+        ("UINT32", Type::Uint32),
+        ("UINT64", Type::Uint64),
+        ("INT8", Type::Int8),
+        ("INT16", Type::Int16),
+        ("INT32", Type::Int32),
+        ("INT64", Type::Int64),
+        ("FP32", Type::Float),
+        ("FP64", Type::Double),
+        ("BYTES", Type::String),
+    ];
+    for (name, kind) in types {
+        let graph = Graph::default()
+            .node("Identity", &["x"], &["y"])
+            .input("x", kind, &["n"])
+            .output("y", kind, &["n"]);
+        put(models, name, graph);
+    }
+    let half = Graph::default()
+        .node_with("Cast", &["x"], &["half"], &[("to", Type::Float16 as u64)])
+        .node("Identity", &["x"], &["y"])
+        .input("x", Type::Float, &["n"])
+        .output("half", Type::Float16, &["n"])
+        .output("y", Type::Float, &["n"]);
+    put(models, "half", half);
+}
+
+/// Multiplies n-by-n matrices: as slow as `n` says. The answer is a scalar, 0.
+pub fn put_slow(models: &Path) {
+    let graph = Graph::default()
+        .node_with("Concat", &["n", "n"], &["shape"], &[("axis", 0)])
+        .node("ConstantOfShape", &["shape"], &["m0"])
+        .node("MatMul", &["m0", "m0"], &["m1"])
+        .node("MatMul", &["m1", "m0"], &["m2"])
+        .node("MatMul", &["m2", "m0"], &["m3"])
+        .node_with("ReduceMean", &["m3"], &["mean"], &[("keepdims", 0)])
+        .input("n", Type::Int64, &["1"])
+        .output("mean", Type::Float, &[]);
+    put(models, "slow", graph);
+}
+
+/// A request for the slow model.
+pub fn slow_request(n: usize) -> String {
+    format!(r#"{{"inputs":[{{"name":"n","shape":[1],"datatype":"INT64","data":[{n}]}}]}}"#)
+}
+
+/// A BERT-shaped embedding model: looks tokens up in [`TABLE`]. `settings` are lines of its `model.toml`.
+pub fn put_embedding(models: &Path, name: &str, settings: &str) {
+    let axes = ["batch", "sequence"];
+    let graph = Graph::default()
+        .floats("table", &[8, 4], TABLE.as_flattened())
+        .node("Gather", &["table", "input_ids"], &["last_hidden_state"])
+        .input("input_ids", Type::Int64, &axes)
+        .input("attention_mask", Type::Int64, &axes)
+        .input("token_type_ids", Type::Int64, &axes)
+        .output(
+            "last_hidden_state",
+            Type::Float,
+            &["batch", "sequence", "4"],
+        );
+    put(models, name, graph);
+    let folder = models.join(name);
+    let toml = format!("kind = \"embedding\"\n{settings}");
+    fs::write(folder.join("model.toml"), toml).unwrap();
+    fs::write(folder.join("tokenizer.json"), TOKENIZER).unwrap();
+}
