@@ -140,6 +140,27 @@ fn an_answer_keeps_its_own_framing() {
 }
 
 #[test]
+fn an_http10_client_gets_no_chunks_and_its_end_by_closing() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let canned = Canned::ok("")
+        .pieces(&["ab", "c"])
+        .framing(Framing::Chunked);
+    worker.tune(|knobs| knobs.canned = Some(canned));
+    let body = chat("x");
+    let head = format!(
+        "POST {CHAT} HTTP/1.0\r\nhost: a\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut client = proxy.connect();
+    client.send(head.as_bytes()).send(body.as_bytes());
+    let answer = client.head();
+    assert_eq!(answer.status, 200);
+    assert!(answer.all("transfer-encoding").is_empty());
+    assert_eq!(client.rest(), b"abc");
+}
+
+#[test]
 fn event_streams_pass_unchanged_even_where_a_piece_ends_inside_a_character() {
     let events = ": comment\r\n\r\nid: 7\nretry: 10\nevent: odd\ndata: a\ndata: b\n\ndata:{\"x\":\"\u{1F40B}\"}\n\ndata: [DONE]\n\n";
     let whale = events.find('\u{1F40B}').unwrap() + 2;

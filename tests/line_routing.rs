@@ -1,4 +1,4 @@
-//! Where requests go: models, routes, policies, the line before full workers, and what is learned about speed.
+//! Where requests go: models, routes, policies, the line before full workers, liveness, and what is sent again.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,15 +8,11 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use serde_json::json;
-
 use support::client::request;
 use support::engine::Engine;
-use support::engine::knobs::{Failure, Health, Knobs};
+use support::engine::knobs::{Failure, Health};
 use support::expect_soon;
-use support::prompt::{CHAT, chat, stream};
+use support::prompt::{CHAT, chat};
 use support::proxy::Proxy;
 
 /// The worker that an answer names.
@@ -164,11 +160,6 @@ fn sends(extra: u32, method: &str, path: &str, headers: &[(&str, &str)]) -> usiz
         setup = setup.worker(name, engine);
     }
     let proxy = setup.start();
-    expect_soon("all are up", || {
-        ["a", "b", "c"]
-            .iter()
-            .all(|name| proxy.worker(name)["state"] == "up")
-    });
     for engine in &engines {
         engine.tune(|knobs| knobs.fail(Failure::ResetAfterRequest, u64::MAX));
     }
@@ -212,11 +203,6 @@ fn round_robin_takes_turns() {
         .worker("c", &engines[2])
         .section(&policy("round_robin"))
         .start();
-    expect_soon("all are up", || {
-        ["a", "b", "c"]
-            .iter()
-            .all(|name| proxy.worker(name)["state"] == "up")
-    });
     let turns: Vec<String> = (0..9).map(|_| worker_of(&proxy.chat(&chat("x")))).collect();
     assert_eq!(turns[..3], turns[3..6]);
     assert_eq!(turns[..3], turns[6..]);
@@ -233,11 +219,6 @@ fn random_takes_all_and_none_much_more_than_another() {
         .worker("b", &engines[1])
         .section(&policy("random"))
         .start();
-    expect_soon("both are up", || {
-        ["a", "b"]
-            .iter()
-            .all(|name| proxy.worker(name)["state"] == "up")
-    });
     let mut client = proxy.connect();
     for _ in 0..200 {
         assert_eq!(client.call("POST", CHAT, &chat("x")).status, 200);
@@ -259,11 +240,6 @@ fn least_inflight_and_least_time_avoid_a_busy_worker() {
             .worker("b", &engines[1])
             .section(&policy(name))
             .start();
-        expect_soon("both are up", || {
-            ["a", "b"]
-                .iter()
-                .all(|name| proxy.worker(name)["state"] == "up")
-        });
         for engine in &engines {
             engine.tune(|knobs| knobs.fail(Failure::Hang, 1));
         }
@@ -398,131 +374,4 @@ fn a_generic_worker_is_asked_by_a_bare_connect() {
     assert_eq!(worker.probes(), 0);
     worker.refuse();
     expect_soon("it is down", || proxy.worker("w")["state"] == "down");
-}
-
-/// What a closed loop asks, again and again.
-#[derive(Clone, Copy, Debug)]
-enum Asking {
-    Embeddings,
-    Chats,
-    Streams,
-}
-
-impl Asking {
-    fn path(self) -> &'static str {
-        match self {
-            Asking::Embeddings => "/v1/embeddings",
-            Asking::Chats | Asking::Streams => CHAT,
-        }
-    }
-
-    /// A prompt of 100 tokens; answers of eight.
-    fn body(self) -> String {
-        match self {
-            Asking::Embeddings => json!({"model": "m", "input": "x".repeat(400)}).to_string(),
-            Asking::Chats => stream(&"x".repeat(396), 8).replace("true", "false"),
-            Asking::Streams => stream(&"x".repeat(396), 8),
-        }
-    }
-}
-
-/// Requests of a closed loop: each client sends its next when it has its last.
-fn closed_loop(proxy: &Proxy, clients: usize, requests: usize, asking: Asking) {
-    let left = AtomicUsize::new(requests);
-    let take = || {
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.checked_sub(1)
-        })
-    };
-    let body = asking.body();
-    std::thread::scope(|scope| {
-        for _ in 0..clients {
-            scope.spawn(|| {
-                let mut client = proxy.connect();
-                while take().is_ok() {
-                    let answer = client.call("POST", asking.path(), &body);
-                    assert_eq!(answer.status, 200, "{}", answer.text());
-                }
-            });
-        }
-    });
-}
-
-/// A worker that needs so long for a prompt of 100 tokens, one at a time, and a tenth of that for each token.
-fn reads_in(seconds: f64) -> Engine {
-    Engine::with(Knobs {
-        prefill: seconds / 100.0,
-        decode: seconds / 10.0,
-        ..Knobs::default()
-    })
-}
-
-/// The share of `fast` in 300 requests, after 200 from which the proxy could learn.
-fn learned_share(fast: f64, slow: f64, asking: Asking) -> f64 {
-    let engines = [reads_in(fast), reads_in(slow)];
-    let proxy = Proxy::setup()
-        .worker("fast", &engines[0])
-        .worker("slow", &engines[1])
-        .start();
-    expect_soon("both are up", || {
-        ["fast", "slow"]
-            .iter()
-            .all(|name| proxy.worker(name)["state"] == "up")
-    });
-    closed_loop(&proxy, 8, 200, asking);
-    engines.iter().for_each(Engine::forget);
-    closed_loop(&proxy, 8, 300, asking);
-    let [fast, slow] = engines.each_ref().map(|engine| engine.count() as f64);
-    fast / (fast + slow)
-}
-
-#[track_caller]
-fn assert_share(fast: f64, slow: f64, asking: Asking) {
-    let share = learned_share(fast, slow, asking);
-    let fair = slow / (fast + slow);
-    assert!(
-        (share / fair - 1.0).abs() <= 0.15,
-        "{asking:?}: the fast one got {share:.2} instead of {fair:.2}"
-    );
-}
-
-#[test]
-fn speeds_of_four_to_one_are_learned_from_embeddings_alone_and_shares_follow() {
-    assert_share(0.010, 0.040, Asking::Embeddings);
-}
-
-#[test]
-fn speeds_of_four_to_one_are_learned_from_chats_alone_and_shares_follow() {
-    assert_share(0.010, 0.040, Asking::Chats);
-}
-
-#[test]
-fn speeds_of_four_to_one_are_learned_from_streams_alone_and_shares_follow() {
-    assert_share(0.010, 0.040, Asking::Streams);
-}
-
-#[test]
-fn equal_workers_share_equally() {
-    for asking in [Asking::Embeddings, Asking::Chats, Asking::Streams] {
-        assert_share(0.015, 0.015, asking);
-    }
-}
-
-#[test]
-fn what_was_learned_is_shown() {
-    let engines = [reads_in(0.010), reads_in(0.040)];
-    let proxy = Proxy::setup()
-        .worker("fast", &engines[0])
-        .worker("slow", &engines[1])
-        .section(&policy("round_robin"))
-        .start();
-    expect_soon("both are up", || {
-        ["fast", "slow"]
-            .iter()
-            .all(|name| proxy.worker(name)["state"] == "up")
-    });
-    closed_loop(&proxy, 1, 40, Asking::Embeddings);
-    let speed = |name: &str| proxy.worker(name)["speed"].as_f64().unwrap();
-    let ratio = speed("fast") / speed("slow");
-    assert!((2.5..=5.5).contains(&ratio), "{ratio:.2} instead of 4");
 }

@@ -34,11 +34,6 @@ fn a_pair() -> ([Engine; 2], Proxy) {
         // Slower than the test: what is learned of a death is learned from requests alone.
         .probe("interval = \"60s\"\nrise = 1")
         .start();
-    expect_soon("both are up", || {
-        ["a", "b"]
-            .iter()
-            .all(|name| proxy.worker(name)["state"] == "up")
-    });
     (engines, proxy)
 }
 
@@ -142,6 +137,29 @@ fn p01_no_request_fails_over_twelve_kills_under_load() {
         }
     });
     assert!(load.answered() >= 3_000);
+}
+
+#[test]
+fn p01_a_worker_that_dies_between_head_and_first_event_has_given_nothing_yet() {
+    let engines = [
+        Engine::start(),
+        Engine::h2c(Knobs::default()),
+        Engine::start(),
+    ];
+    let mut setup = Proxy::setup().section("[routing]\npolicy = \"round_robin\"");
+    for (name, engine) in ["a", "b", "c"].iter().zip(&engines) {
+        setup = setup.worker(name, engine);
+    }
+    let proxy = setup.start();
+    for engine in &engines[..2] {
+        engine.tune(|knobs| knobs.fail(Failure::CutAfter(0), u64::MAX));
+    }
+    for _ in 0..6 {
+        let answer = proxy.chat(&stream("one two", 2));
+        assert_eq!(answer.header("x-forebay-worker"), Some("c"));
+        assert_eq!(said(answer.text()), "one two");
+        assert!(answer.complete && answer.text().ends_with("data: [DONE]\n\n"));
+    }
 }
 
 #[test]

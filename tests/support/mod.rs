@@ -10,6 +10,7 @@ pub mod engine;
 pub mod h2_client;
 pub mod prompt;
 pub mod proxy;
+pub mod refusal;
 
 use std::time::Duration;
 

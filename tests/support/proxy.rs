@@ -104,11 +104,11 @@ impl Setup {
         )
     }
 
-    /// Starts the proxy and waits until it is ready.
+    /// Starts the proxy and waits until it is ready and all its workers are up.
     #[track_caller]
     pub fn start(self) -> Proxy {
         let proxy = self.launch();
-        let ready = wait_until(super::PATIENCE, || proxy.is_ready());
+        let ready = wait_until(super::PATIENCE, || proxy.is_ready() && proxy.all_are_up());
         assert!(
             ready,
             "the proxy was not ready in time:\n{}",
@@ -264,6 +264,13 @@ impl Proxy {
             .find(|row| row["name"] == name)
             .unwrap_or_else(|| panic!("no worker {name} in {workers}"))
             .clone()
+    }
+
+    /// Whether every worker is up.
+    fn all_are_up(&self) -> bool {
+        let workers = self.api("/api/workers");
+        let rows = workers["workers"].as_array().unwrap();
+        rows.iter().all(|row| row["state"] == "up")
     }
 
     /// Whether it says that it can answer.

@@ -1,0 +1,135 @@
+//! What the proxy learns of its workers' speeds from the traffic alone, and how the shares follow.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use support::engine::Engine;
+use support::engine::knobs::Knobs;
+use support::prompt::{CHAT, stream};
+use support::proxy::Proxy;
+
+/// What a closed loop asks, again and again.
+#[derive(Clone, Copy, Debug)]
+enum Asking {
+    Embeddings,
+    Chats,
+    Streams,
+}
+
+impl Asking {
+    fn path(self) -> &'static str {
+        match self {
+            Asking::Embeddings => "/v1/embeddings",
+            Asking::Chats | Asking::Streams => CHAT,
+        }
+    }
+
+    /// A prompt of 100 tokens; answers of eight.
+    fn body(self) -> String {
+        match self {
+            Asking::Embeddings => json!({"model": "m", "input": "x".repeat(400)}).to_string(),
+            Asking::Chats => stream(&"x".repeat(396), 8).replace("true", "false"),
+            Asking::Streams => stream(&"x".repeat(396), 8),
+        }
+    }
+}
+
+/// Requests of a closed loop: each client sends its next when it has its last.
+fn closed_loop(proxy: &Proxy, clients: usize, requests: usize, asking: Asking) {
+    let left = AtomicUsize::new(requests);
+    let take = || {
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            left.checked_sub(1)
+        })
+    };
+    let body = asking.body();
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                let mut client = proxy.connect();
+                while take().is_ok() {
+                    let answer = client.call("POST", asking.path(), &body);
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                }
+            });
+        }
+    });
+}
+
+/// A worker that needs so long for a prompt of 100 tokens, one at a time, and a tenth of that for each token.
+fn reads_in(seconds: f64) -> Engine {
+    Engine::with(Knobs {
+        prefill: seconds / 100.0,
+        decode: seconds / 10.0,
+        ..Knobs::default()
+    })
+}
+
+/// The share of `fast` in 300 requests, after 200 from which the proxy could learn.
+fn learned_share(fast: f64, slow: f64, asking: Asking) -> f64 {
+    let engines = [reads_in(fast), reads_in(slow)];
+    let proxy = Proxy::setup()
+        .worker("fast", &engines[0])
+        .worker("slow", &engines[1])
+        .start();
+    closed_loop(&proxy, 8, 200, asking);
+    engines.iter().for_each(Engine::forget);
+    closed_loop(&proxy, 8, 300, asking);
+    let [fast, slow] = engines.each_ref().map(|engine| engine.count() as f64);
+    fast / (fast + slow)
+}
+
+#[track_caller]
+fn assert_share(fast: f64, slow: f64, asking: Asking) {
+    let share = learned_share(fast, slow, asking);
+    let fair = slow / (fast + slow);
+    assert!(
+        (share / fair - 1.0).abs() <= 0.15,
+        "{asking:?}: the fast one got {share:.2} instead of {fair:.2}"
+    );
+}
+
+#[test]
+fn speeds_of_four_to_one_are_learned_from_embeddings_alone_and_shares_follow() {
+    assert_share(0.010, 0.040, Asking::Embeddings);
+}
+
+#[test]
+fn speeds_of_four_to_one_are_learned_from_chats_alone_and_shares_follow() {
+    assert_share(0.010, 0.040, Asking::Chats);
+}
+
+#[test]
+fn speeds_of_four_to_one_are_learned_from_streams_alone_and_shares_follow() {
+    assert_share(0.010, 0.040, Asking::Streams);
+}
+
+#[test]
+fn equal_workers_share_equally() {
+    for asking in [Asking::Embeddings, Asking::Chats, Asking::Streams] {
+        assert_share(0.015, 0.015, asking);
+    }
+}
+
+#[test]
+fn what_was_learned_is_shown() {
+    let engines = [reads_in(0.010), reads_in(0.040)];
+    let proxy = Proxy::setup()
+        .worker("fast", &engines[0])
+        .worker("slow", &engines[1])
+        .section("[routing]\npolicy = \"round_robin\"")
+        .start();
+    closed_loop(&proxy, 1, 40, Asking::Embeddings);
+    let speed = |name: &str| proxy.worker(name)["speed"].as_f64().unwrap();
+    let ratio = speed("fast") / speed("slow");
+    assert!((2.5..=5.5).contains(&ratio), "{ratio:.2} instead of 4");
+}
