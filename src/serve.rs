@@ -174,6 +174,8 @@ fn conf(plan: &Plan) -> ServerConf {
     ServerConf {
         grace_period_seconds: Some(grace),
         upgrade_sock,
+        // A connection stays on the thread that accepted it, and so do its requests (`upstream/pool.rs` says why).
+        work_stealing: false,
         ..ServerConf::default()
     }
 }
