@@ -2,10 +2,11 @@
 //!
 //! Arming a tokio timer for every read of a busy connection would cost more than the read. An [`Alarm`] is asked only
 //! when something would wait, sleeps towards the deadline it was last told, and goes back to sleep when that has moved
-//! on meanwhile. It is armed anew only when the deadline comes nearer.
+//! on meanwhile. It is armed anew only when the deadline comes nearer, and as long as it sleeps for the same task it is
+//! not touched at all.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::{Sleep, sleep};
 
@@ -18,6 +19,7 @@ pub struct Alarm {
     clock: Clock,
     timer: Option<Pin<Box<Sleep>>>,
     armed_for: Seconds,
+    wakes: Option<Waker>,
 }
 
 impl Alarm {
@@ -28,26 +30,42 @@ impl Alarm {
             clock,
             timer: None,
             armed_for: Seconds::ZERO,
+            wakes: None,
         }
     }
 
     /// Ready once `due` has passed; else the task is woken then, or earlier.
     pub fn poll(&mut self, cx: &mut Context<'_>, due: Seconds) -> Poll<()> {
         loop {
-            let left = due - self.clock.now();
-            if left <= Seconds::ZERO {
+            let now = self.clock.now();
+            if due <= now {
                 return Poll::Ready(());
             }
-            if self.timer.is_none() || due < self.armed_for {
-                self.armed_for = due;
+            if self.sleeps(cx, now) && self.armed_for <= due {
+                return Poll::Pending;
+            }
+            if due < self.armed_for {
                 self.timer = None;
+            }
+            if self.timer.is_none() {
+                self.armed_for = due;
             }
             let timer = self
                 .timer
-                .get_or_insert_with(|| Box::pin(sleep(left.to_duration())));
+                .get_or_insert_with(|| Box::pin(sleep((due - now).to_duration())));
+            self.wakes = Some(cx.waker().clone());
             ready!(timer.as_mut().poll(cx));
             self.timer = None;
         }
+    }
+
+    /// Whether the timer is armed, has not rung yet, and will wake this task.
+    fn sleeps(&self, cx: &Context<'_>, now: Seconds) -> bool {
+        let same = self
+            .wakes
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()));
+        self.timer.is_some() && same && now < self.armed_for
     }
 }
 

@@ -7,6 +7,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::units::Seconds;
 
+/// `9999-12-31T23:59:59.999Z`
+const LAST_MILLI: u64 = 253_402_300_799_999;
+
 /// Reads the monotonic clock. Copies share one start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -42,18 +45,19 @@ pub fn wall() -> Seconds {
 }
 
 /// `2026-11-30T02:43:19.123Z` (RFC 3339) from seconds since 1970. Dates by the civil-from-days algorithm
-/// (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms"), digits by hand: every line of the access log has one.
+/// What lies before 1970 or after the last year of four digits is moved to that edge.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "wall time in milliseconds fits i64 for 292 million years"
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates, and what it yields is moved into the range"
 )]
 pub fn rfc3339(wall: Seconds) -> String {
-    let millis = (wall.0 * 1e3) as i64;
-    let (days, in_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
+    let millis = ((wall.0 * 1e3) as u64).min(LAST_MILLI);
+    let (days, in_day) = (millis / 86_400_000, millis % 86_400_000);
     let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -64,14 +68,25 @@ pub fn rfc3339(wall: Seconds) -> String {
     } else {
         month_index - 9
     };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second, milli) = (
-        in_day / 3_600_000,
-        in_day / 60_000 % 60,
-        in_day / 1_000 % 60,
-        in_day % 1_000,
-    );
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+
+    let mut text = *b"yyyy-mm-ddThh:mm:ss.mmmZ";
+    write_digits(&mut text[0..4], year);
+    write_digits(&mut text[5..7], month);
+    write_digits(&mut text[8..10], day);
+    write_digits(&mut text[11..13], in_day / 3_600_000);
+    write_digits(&mut text[14..16], in_day / 60_000 % 60);
+    write_digits(&mut text[17..19], in_day / 1_000 % 60);
+    write_digits(&mut text[20..23], in_day % 1_000);
+    String::from_utf8(text.to_vec()).unwrap_or_default()
+}
+
+/// Fills a place with a number's last digits.
+fn write_digits(place: &mut [u8], mut number: u64) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 #[cfg(test)]
@@ -85,5 +100,14 @@ mod tests {
         assert_eq!(at(951_782_400.0), "2000-02-29T00:00:00.000Z");
         assert_eq!(at(1_796_006_599.5), "2026-11-30T02:43:19.500Z");
         assert_eq!(at(4_107_542_399.0), "2100-02-28T23:59:59.000Z");
+    }
+
+    #[test]
+    fn times_without_a_date_of_four_digits_are_moved_to_the_edge() {
+        let at = |s: f64| rfc3339(Seconds(s));
+        assert_eq!(at(-1.0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(at(f64::NAN), "1970-01-01T00:00:00.000Z");
+        assert_eq!(at(253_402_300_799.0), "9999-12-31T23:59:59.000Z");
+        assert_eq!(at(f64::INFINITY), "9999-12-31T23:59:59.999Z");
     }
 }

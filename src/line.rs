@@ -72,11 +72,9 @@ where
     B::Error: std::fmt::Display,
 {
     let (head, mut body) = request.into_parts();
-    let mut exchange = app.observe.open(
-        &head.method,
-        head.uri.path(),
-        head.headers.get(X_REQUEST_ID),
-    );
+    let mut exchange = app
+        .observe
+        .open(&head.method, &head.uri, head.headers.get(X_REQUEST_ID));
     async move {
         match walk(&app, &client, &head, &mut body, &mut exchange).await {
             Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),

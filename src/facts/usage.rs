@@ -6,6 +6,8 @@
 //! and nothing is kept but those bytes. Names: OpenAI's `prompt_tokens`, `completion_tokens`,
 //! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 
 /// Bytes kept from the end of an answer: a usage object with all its details is shorter.
@@ -16,6 +18,9 @@ const QUOTE: u8 = b'"';
 
 /// The key under which all engines report.
 const USAGE: &[u8] = b"\"usage\"";
+
+/// Finds that key; made once, because making it costs more than a search.
+static FIND_USAGE: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(USAGE));
 
 /// Token counts as the worker reported them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,13 +58,10 @@ impl UsageScan {
             self.keep(chunk);
             return 0;
         }
-        if memmem::find(chunk, USAGE).is_some() {
+        if FIND_USAGE.find(chunk).is_some() {
             self.merge(chunk);
         }
-        let starts =
-            memmem::find_iter(chunk, b"\ndata:").count() + usize::from(chunk.starts_with(b"data:"));
-        let ends = memmem::find_iter(chunk, b"data: [DONE]").count();
-        u32::try_from(starts.saturating_sub(ends)).unwrap_or(u32::MAX)
+        events_in(chunk)
     }
 
     /// What was reported, once the answer is complete.
@@ -95,6 +97,15 @@ impl UsageScan {
             output: number([b"\"completion_tokens\"", b"\"output_tokens\""]).or(self.found.output),
         };
     }
+}
+
+/// `data:` lines that begin in a chunk, without the end marker. Engines send whole events, so a chunk begins a line.
+fn events_in(chunk: &[u8]) -> u32 {
+    let begins = std::iter::once(0).chain(memchr::memchr_iter(b'\n', chunk).map(|at| at + 1));
+    let event = |at: &usize| {
+        chunk[*at..].starts_with(b"data:") && !chunk[*at..].starts_with(b"data: [DONE]")
+    };
+    u32::try_from(begins.filter(event).count()).unwrap_or(u32::MAX)
 }
 
 /// Where the last usage key stands. It is near the end, so quotes are walked backwards instead of searching it all.

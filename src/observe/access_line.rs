@@ -6,6 +6,11 @@
 
 use crate::units::Seconds;
 
+/// More than most lines take.
+const ROOM: usize = 512;
+/// The 20 digits of the largest `u64`, and a point.
+const LONGEST_DECIMAL: usize = 21;
+
 /// What a line tells. The keys are the contract's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccessLine<'a> {
@@ -37,63 +42,69 @@ pub(super) struct AccessLine<'a> {
 impl AccessLine<'_> {
     /// The line with its line feed.
     pub(super) fn render(&self) -> Vec<u8> {
-        let mut json = Object(Vec::with_capacity(512));
-        json.text("time", Some(self.time));
-        json.text("id", Some(self.id));
-        json.text("kind", self.kind);
-        json.text("tenant", Some(self.tenant));
-        json.text("route", self.route);
-        json.text("method", Some(self.method));
-        json.text("path", Some(self.path));
-        json.text("model", self.model);
-        json.text("worker", self.worker);
-        json.count("attempts", Some(u64::from(self.attempts)));
-        json.count("status", Some(u64::from(self.status)));
-        json.text("reason", Some(self.reason));
-        json.count("bytes_in", Some(self.bytes_in));
-        json.count("bytes_out", Some(self.bytes_out));
-        json.count("prompt_tokens", self.prompt_tokens);
-        json.count("cached_tokens", self.cached_tokens);
-        json.count("output_tokens", self.output_tokens);
-        json.seconds("queue_s", self.queue);
-        json.seconds("route_s", self.route_time);
-        json.seconds("first_byte_s", self.first_byte);
-        json.seconds("total_s", Some(self.total));
-        json.0.extend_from_slice(b"}\n");
-        json.0
+        let mut line = Line(Vec::with_capacity(ROOM));
+        line.plain(b"{\"time\":", self.time);
+        line.plain(b",\"id\":", self.id);
+        if let Some(kind) = self.kind {
+            line.plain(b",\"kind\":", kind);
+        }
+        line.text(b",\"tenant\":", Some(self.tenant));
+        line.text(b",\"route\":", self.route);
+        line.plain(b",\"method\":", self.method);
+        line.text(b",\"path\":", Some(self.path));
+        line.text(b",\"model\":", self.model);
+        line.text(b",\"worker\":", self.worker);
+        line.count(b",\"attempts\":", Some(u64::from(self.attempts)));
+        line.count(b",\"status\":", Some(u64::from(self.status)));
+        line.plain(b",\"reason\":", self.reason);
+        line.count(b",\"bytes_in\":", Some(self.bytes_in));
+        line.count(b",\"bytes_out\":", Some(self.bytes_out));
+        line.count(b",\"prompt_tokens\":", self.prompt_tokens);
+        line.count(b",\"cached_tokens\":", self.cached_tokens);
+        line.count(b",\"output_tokens\":", self.output_tokens);
+        line.seconds(b",\"queue_s\":", self.queue);
+        line.seconds(b",\"route_s\":", self.route_time);
+        line.seconds(b",\"first_byte_s\":", self.first_byte);
+        line.seconds(b",\"total_s\":", Some(self.total));
+        line.0.extend_from_slice(b"}\n");
+        line.0
     }
 }
 
-/// An object that is being written.
-struct Object(Vec<u8>);
+/// A line that is being written. Keys come with their punctuation and their length, so that each is one inlined copy.
+struct Line(Vec<u8>);
 
-impl Object {
-    /// Keys are ours and need no escaping.
-    fn key(&mut self, key: &str) {
-        self.0.push(if self.0.is_empty() { b'{' } else { b',' });
+impl Line {
+    /// A string of ours or checked before, without a character that needs an escape.
+    fn plain<const N: usize>(&mut self, key: &[u8; N], value: &str) {
+        self.0.extend_from_slice(key);
         self.0.push(b'"');
-        self.0.extend_from_slice(key.as_bytes());
-        self.0.extend_from_slice(b"\":");
+        self.0.extend_from_slice(value.as_bytes());
+        self.0.push(b'"');
     }
 
-    fn text(&mut self, key: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.key(key);
-            push_string(&mut self.0, value);
+    fn text<const N: usize>(&mut self, key: &[u8; N], value: Option<&str>) {
+        match value {
+            None => (),
+            Some(value) if has_escapes(value) => {
+                self.0.extend_from_slice(key);
+                push_escaped(&mut self.0, value);
+            }
+            Some(value) => self.plain(key, value),
         }
     }
 
-    fn count(&mut self, key: &str, value: Option<u64>) {
+    fn count<const N: usize>(&mut self, key: &[u8; N], value: Option<u64>) {
         if let Some(value) = value {
-            self.key(key);
-            push_number(&mut self.0, value);
+            self.0.extend_from_slice(key);
+            push_decimal::<0>(&mut self.0, value);
         }
     }
 
-    fn seconds(&mut self, key: &str, value: Option<Seconds>) {
+    fn seconds<const N: usize>(&mut self, key: &[u8; N], value: Option<Seconds>) {
         if let Some(value) = value {
-            self.key(key);
-            push_thousandths(&mut self.0, micros(value), 6);
+            self.0.extend_from_slice(key);
+            push_decimal::<6>(&mut self.0, micros(value));
         }
     }
 }
@@ -105,42 +116,44 @@ impl Object {
     reason = "a float cast saturates, and spans are below the 584,000 years that fit"
 )]
 fn micros(span: Seconds) -> u64 {
-    (span.0 * 1e6).round() as u64
+    (span.0 * 1e6 + 0.5) as u64
 }
 
 /// A span in milliseconds with three decimals, as `Server-Timing` wants it.
 pub(super) fn push_millis(out: &mut Vec<u8>, span: Seconds) {
-    push_thousandths(out, micros(span), 3);
+    push_decimal::<3>(out, micros(span));
 }
 
-/// A whole number of 10⁻ⁿ, written with `decimals` = n.
-fn push_thousandths(out: &mut Vec<u8>, value: u64, decimals: u32) {
-    let unit = 10u64.pow(decimals);
-    push_number(out, value / unit);
-    out.push(b'.');
-    let mut rest = value % unit;
-    let mut place = unit / 10;
-    while place > 0 {
-        out.push(digit(rest / place));
-        rest %= place;
-        place /= 10;
+/// `value` · 10⁻ᵈ with its `d` decimals, made from the last digit to the first.
+fn push_decimal<const DECIMALS: usize>(out: &mut Vec<u8>, mut value: u64) {
+    let mut text = [0; LONGEST_DECIMAL];
+    let mut start = text.len();
+    let mut put = |byte| {
+        start -= 1;
+        text[start] = byte;
+    };
+    for _ in 0..DECIMALS {
+        put(take_digit(&mut value));
     }
-}
-
-fn push_number(out: &mut Vec<u8>, value: u64) {
-    if value >= 10 {
-        push_number(out, value / 10);
+    if DECIMALS > 0 {
+        put(b'.');
     }
-    out.push(digit(value));
+    put(take_digit(&mut value));
+    while value > 0 {
+        put(take_digit(&mut value));
+    }
+    out.extend_from_slice(&text[start..]);
 }
 
-/// The last digit.
-fn digit(value: u64) -> u8 {
-    b'0' + (value % 10) as u8
+/// Takes the last digit off a number.
+fn take_digit(number: &mut u64) -> u8 {
+    let digit = (*number % 10) as u8;
+    *number /= 10;
+    b'0' + digit
 }
 
-/// A JSON string: runs that need no escape are copied whole.
-fn push_string(out: &mut Vec<u8>, text: &str) {
+/// A JSON string with escapes: runs that need none are copied whole.
+fn push_escaped(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
@@ -150,6 +163,12 @@ fn push_string(out: &mut Vec<u8>, text: &str) {
     }
     out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// Looks at every byte, which the compiler does for many at once as long as nothing ends the loop early.
+fn has_escapes(text: &str) -> bool {
+    text.bytes()
+        .fold(false, |found, byte| found | needs_escape(byte))
 }
 
 fn needs_escape(byte: u8) -> bool {
@@ -256,7 +275,10 @@ mod tests {
         };
         assert_eq!(written(0.0), "0.000");
         assert_eq!(written(0.000_012_4), "0.012");
+        assert_eq!(written(0.0009), "0.900");
+        assert_eq!(written(1.0), "1000.000");
         assert_eq!(written(12.345_678), "12345.678");
+        assert_eq!(written(f64::INFINITY), "18446744073709551.615");
         assert_eq!(written(-1.0), "0.000");
     }
 }

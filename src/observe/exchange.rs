@@ -13,13 +13,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode, Uri};
 
 use super::Observe;
 use super::access_line::{AccessLine, push_millis};
-use super::metrics::Pace;
 use super::names::{NONE, OTHER, RouteName};
 use super::request_id;
+use super::series::ModelSeries;
 use crate::clock;
 use crate::fault::{Fault, Kind};
 use crate::units::{ModelName, Seconds, WorkerId};
@@ -39,7 +39,10 @@ pub struct Exchange {
     started: Seconds,
     kind: Option<&'static str>,
     route: Option<RouteName>,
-    model: Option<Model>,
+    /// As the client said it.
+    model: Option<ModelName>,
+    /// As the metrics know it.
+    series: Arc<ModelSeries>,
     worker: Option<WorkerId>,
     attempts: u32,
     times: Times,
@@ -48,14 +51,6 @@ pub struct Exchange {
     usage: Usage,
     status: Option<StatusCode>,
     end: End,
-}
-
-/// A model as the client said it and as the metrics know it.
-#[derive(Debug)]
-struct Model {
-    said: ModelName,
-    label: ModelName,
-    pace: Pace,
 }
 
 /// Where the time went, as far as it is known.
@@ -94,21 +89,22 @@ impl Exchange {
     pub(super) fn new(
         observe: Arc<Observe>,
         method: &Method,
-        path: &str,
+        uri: &Uri,
         client_id: Option<&HeaderValue>,
     ) -> Self {
         let started = observe.clock.now();
-        let path = path.split_once('?').map_or(path, |(path, _query)| path);
+        let series = Arc::clone(observe.metrics.models.none());
         Exchange {
             observe,
             id: request_id::taken_or_made(client_id),
             method: method.clone(),
-            path: path.into(),
+            path: uri.path().into(),
             arrived: clock::wall(),
             started,
             kind: None,
             route: None,
             model: None,
+            series,
             worker: None,
             attempts: 0,
             times: Times::default(),
@@ -144,12 +140,8 @@ impl Exchange {
 
     /// Which model was asked for, known or not.
     pub fn set_model(&mut self, model: &ModelName) {
-        let known = self.observe.metrics.pace(model.as_str());
-        self.model = known.map(|(label, pace)| Model {
-            said: model.clone(),
-            label: label.clone(),
-            pace: pace.clone(),
-        });
+        self.series = Arc::clone(self.observe.metrics.models.of(model));
+        self.model = Some(model.clone());
     }
 
     /// It waited this long because every fitting worker was at its limit; zero if it did not have to.
@@ -182,13 +174,13 @@ impl Exchange {
     /// The attempt at this worker ended so: `ok`, `refused`, `reset`, …
     pub fn attempt_ended(&mut self, worker: WorkerId, outcome: &'static str) {
         if let Some(name) = self.observe.worker_name(worker) {
-            self.observe.metrics.attempts.add([name, outcome], 1);
+            self.observe.metrics.attempts.count([name, outcome]);
         }
     }
 
     /// It is sent again because of this.
     pub fn retried(&mut self, cause: &'static str) {
-        self.observe.metrics.retries.add([cause], 1);
+        self.observe.metrics.retries.count([cause]);
     }
 
     /// Attempts so far.
@@ -231,14 +223,14 @@ impl Exchange {
 
     /// So many tokens came with one read of a streamed answer.
     pub fn token_events(&mut self, count: u32, now: Seconds) {
-        let Some(model) = self.model.as_ref().filter(|_| count > 0) else {
+        if count == 0 {
             return;
-        };
+        }
         match self.times.last_token {
-            None => model.pace.first_token.observe((now - self.started).0),
+            None => self.series.first_token.observe((now - self.started).0),
             Some(last) => {
                 let each = (now - last) / f64::from(count);
-                model.pace.inter_token.observe(each.0);
+                self.series.inter_token.observe(each.0);
             }
         }
         self.times.last_token = Some(now);
@@ -317,32 +309,32 @@ impl Exchange {
     }
 
     fn count(&self, status: StatusCode, reason: &str, total: Seconds) {
-        let metrics = &self.observe.metrics;
-        let route = self.route.as_ref().map_or(OTHER, RouteName::as_str);
-        let model = self
-            .model
-            .as_ref()
-            .map_or(NONE, |model| model.label.as_str());
-        let labels = [route, model, NONE, status.as_str(), reason];
-        metrics.requests.add(labels, 1);
-        metrics.duration.observe([route], total);
-        if let Some(first) = self.times.first_byte {
-            metrics.first_byte.observe([route], first - self.started);
-        }
-        let Usage {
-            prompt,
-            cached,
-            output,
-        } = self.usage;
-        for (kind, tokens) in [("prompt", prompt), ("cached", cached), ("output", output)] {
-            if let Some(tokens) = tokens {
-                metrics.tokens.add([model, NONE, kind], tokens);
+        let families = &self.observe.metrics.families;
+        let series = match &self.route {
+            Some(route) if (status, reason) == (StatusCode::OK, "ok") => {
+                self.series.good(route, families)
             }
+            route => {
+                let route = route.as_ref().map_or(OTHER, RouteName::as_str);
+                let model = self.series.label.as_str();
+                let labels = [route, model, NONE, status.as_str(), reason];
+                families.end(labels).map(Arc::new)
+            }
+        };
+        if let Ok(series) = series {
+            series.count(total, self.first_byte_after());
         }
+        self.series.prompt.inc_by(self.usage.prompt.unwrap_or(0));
+        self.series.cached.inc_by(self.usage.cached.unwrap_or(0));
+        self.series.output.inc_by(self.usage.output.unwrap_or(0));
+    }
+
+    fn first_byte_after(&self) -> Option<Seconds> {
+        self.times.first_byte.map(|first| first - self.started)
     }
 
     fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
-        let said = self.model.as_ref().map(|model| model.said.as_str());
+        let model = self.model.as_ref().map(ModelName::as_str);
         let line = AccessLine {
             time: &clock::rfc3339(self.arrived),
             id: self.id.to_str().unwrap_or_default(),
@@ -351,7 +343,7 @@ impl Exchange {
             route: self.route.as_ref().map(RouteName::as_str),
             method: self.method.as_str(),
             path: &self.path,
-            model: said.filter(|name| name.len() <= LONGEST_MODEL),
+            model: model.filter(|name| name.len() <= LONGEST_MODEL),
             worker: self.worker_name(),
             attempts: self.attempts,
             status: status.as_u16(),
@@ -363,7 +355,7 @@ impl Exchange {
             output_tokens: self.usage.output,
             queue: self.times.queue,
             route_time: self.times.route,
-            first_byte: self.times.first_byte.map(|first| first - self.started),
+            first_byte: self.first_byte_after(),
             total,
         };
         self.observe.log.append(&line.render());
@@ -403,8 +395,8 @@ mod tests {
         }
 
         fn open(&self) -> Exchange {
-            self.observe
-                .open(&Method::POST, "/v1/chat/completions", None)
+            let uri = Uri::from_static("/v1/chat/completions");
+            self.observe.open(&Method::POST, &uri, None)
         }
 
         fn lines(&self) -> Vec<serde_json::Value> {
@@ -597,8 +589,8 @@ mod tests {
     #[test]
     fn text_of_the_request_becomes_no_label_and_its_query_no_log() {
         let seen = Seen::new();
-        let path = "/v1/canary-path?key=canary-query";
-        let mut exchange = seen.observe.open(&Method::GET, path, None);
+        let uri = Uri::from_static("/v1/canary-path?key=canary-query");
+        let mut exchange = seen.observe.open(&Method::GET, &uri, None);
         exchange.set_model(&ModelName::new("canary-model"));
         drop(exchange);
         let text = seen.observe.metrics.render();

@@ -2,13 +2,10 @@
 //!
 //! The registry is our own, so two proxies in one test process do not share counters. A family knows at compile time
 //! how many label values it takes (`Counters<5>`) and at start whether its row agrees; after that, counting can't fail.
-//! `prometheus` finds a series by hashing its label values under a read lock, without allocating; where even that is
-//! too much, as for each token of a stream, the series is looked up once and kept ([`Pace`]).
-//! It hashes the values without a separator between them: two series would be taken for one if their values, joined,
-//! read the same. Our last labels are from fixed lists of which no entry ends another, so only a route and a model that
+//! `prometheus` finds a series by hashing its label values without a separator between them: two series would be taken
+//! for one if their values, joined, read the same. Our last labels are from fixed lists of which no entry ends another, so only a route and a model that
 //! are named for the purpose could meet.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use prometheus::core::Collector;
@@ -17,19 +14,26 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
-use super::names::{Kind, OTHER, Row, TABLE, WORKER_STATES};
-use crate::units::{ModelName, Seconds};
+use super::names::{Kind, Row, TABLE, WORKER_STATES};
+use super::series::{Families, Models};
+use crate::units::ModelName;
 
 /// Counters that differ in `N` label values.
 #[derive(Clone, Debug)]
 pub(super) struct Counters<const N: usize>(IntCounterVec);
 
 impl<const N: usize> Counters<N> {
-    /// Counts `count` more.
-    pub(super) fn add(&self, labels: [&str; N], count: u64) {
-        if let Ok(counter) = self.0.get_metric_with_label_values(&labels) {
-            counter.inc_by(count);
+    /// Counts one more.
+    pub(super) fn count(&self, labels: [&str; N]) {
+        if let Ok(counter) = self.series(labels) {
+            counter.inc();
         }
+    }
+
+    /// One of them.
+    pub(super) fn series(&self, labels: [&str; N]) -> io::Result<IntCounter> {
+        let found = self.0.get_metric_with_label_values(&labels);
+        found.map_err(io::Error::other)
     }
 }
 
@@ -50,19 +54,11 @@ impl<const N: usize> Gauges<N> {
 pub(super) struct Histograms<const N: usize>(HistogramVec);
 
 impl<const N: usize> Histograms<N> {
-    /// Takes in one measurement.
-    pub(super) fn observe(&self, labels: [&str; N], seconds: Seconds) {
-        if let Ok(histogram) = self.0.get_metric_with_label_values(&labels) {
-            histogram.observe(seconds.0);
-        }
+    /// One of them.
+    pub(super) fn series(&self, labels: [&str; N]) -> io::Result<Histogram> {
+        let found = self.0.get_metric_with_label_values(&labels);
+        found.map_err(io::Error::other)
     }
-}
-
-/// How fast a model's tokens come: the two series that are fed per read of a stream.
-#[derive(Clone, Debug)]
-pub(super) struct Pace {
-    pub(super) first_token: Histogram,
-    pub(super) inter_token: Histogram,
 }
 
 /// A worker as the gauges show it.
@@ -84,14 +80,12 @@ pub struct WorkerGauges<'a> {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    pub(super) requests: Counters<5>,
-    pub(super) duration: Histograms<1>,
-    pub(super) first_byte: Histograms<1>,
+    pub(super) families: Families,
+    pub(super) models: Models,
     pub(super) overhead: Histogram,
     pub(super) queue_wait: Histogram,
     pub(super) attempts: Counters<2>,
     pub(super) retries: Counters<1>,
-    pub(super) tokens: Counters<3>,
     pub(super) refused: Counters<1>,
     pub(super) log_dropped: IntCounter,
     queue_depth: Gauge,
@@ -100,26 +94,29 @@ pub struct Metrics {
     speed: Gauges<2>,
     buffered: IntGauge,
     connections: IntGauge,
-    paces: BTreeMap<ModelName, Pace>,
 }
 
 impl Metrics {
     /// Builds every row of the table; `models` are the names that may become labels.
     pub(super) fn new(models: &[ModelName]) -> io::Result<Self> {
         let mut rows = Rows::new(TABLE);
-        let first_token = rows.histograms::<1>("forebay_time_to_first_token_seconds")?;
-        let inter_token = rows.histograms::<1>("forebay_inter_token_seconds")?;
-        let build = rows.gauges::<1>("forebay_build_info")?;
-        build.set([env!("CARGO_PKG_VERSION")], 1.0);
-        let metrics = Metrics {
+        let families = Families {
             requests: rows.counters("forebay_requests_total")?,
             duration: rows.histograms("forebay_request_duration_seconds")?,
             first_byte: rows.histograms("forebay_time_to_first_byte_seconds")?,
+            first_token: rows.histograms("forebay_time_to_first_token_seconds")?,
+            inter_token: rows.histograms("forebay_inter_token_seconds")?,
+            tokens: rows.counters("forebay_tokens_total")?,
+        };
+        let build = rows.gauges::<1>("forebay_build_info")?;
+        build.set([env!("CARGO_PKG_VERSION")], 1.0);
+        let metrics = Metrics {
+            models: Models::new(models, &families)?,
+            families,
             overhead: rows.histogram("forebay_overhead_seconds")?,
             queue_wait: rows.histogram("forebay_queue_wait_seconds")?,
             attempts: rows.counters("forebay_attempts_total")?,
             retries: rows.counters("forebay_retries_total")?,
-            tokens: rows.counters("forebay_tokens_total")?,
             refused: rows.counters("forebay_connections_refused_total")?,
             log_dropped: rows.counter("forebay_access_log_dropped_total")?,
             queue_depth: rows.gauge("forebay_queue_depth")?,
@@ -128,7 +125,6 @@ impl Metrics {
             speed: rows.gauges("forebay_worker_speed")?,
             buffered: rows.whole_gauge("forebay_buffered_bytes")?,
             connections: rows.whole_gauge("forebay_open_connections")?,
-            paces: paces(models, &first_token, &inter_token)?,
             registry: rows.finish()?,
         };
         Ok(metrics)
@@ -181,37 +177,6 @@ impl Metrics {
             }
         }
     }
-
-    /// The label of a model, and its token series: its name if the configuration knows it, else `other`.
-    pub(super) fn pace(&self, model: &str) -> Option<(&ModelName, &Pace)> {
-        let known = self.paces.get_key_value(model);
-        known.or_else(|| self.paces.get_key_value(OTHER))
-    }
-}
-
-/// A pair of token series per model, and one for all others.
-fn paces(
-    models: &[ModelName],
-    first_token: &Histograms<1>,
-    inter_token: &Histograms<1>,
-) -> io::Result<BTreeMap<ModelName, Pace>> {
-    let of = |series: &Histograms<1>, model: &ModelName| {
-        let labels = [model.as_str()];
-        series
-            .0
-            .get_metric_with_label_values(&labels)
-            .map_err(io::Error::other)
-    };
-    let labels = models.iter().cloned().chain([ModelName::new(OTHER)]);
-    labels
-        .map(|model| {
-            let pace = Pace {
-                first_token: of(first_token, &model)?,
-                inter_token: of(inter_token, &model)?,
-            };
-            Ok((model, pace))
-        })
-        .collect()
 }
 
 /// The rows on their way to a registry; each is built once, and none may be left over.
@@ -329,13 +294,14 @@ mod tests {
     #[test]
     fn every_row_is_built_and_served_with_its_help() {
         let metrics = Metrics::new(&[ModelName::new("chat")]).unwrap();
-        metrics.requests.add(["/x", "chat", "-", "200", "ok"], 1);
-        metrics.duration.observe(["/x"], Seconds(0.1));
-        metrics.first_byte.observe(["/x"], Seconds(0.1));
-        metrics.attempts.add(["w", "ok"], 1);
-        metrics.retries.add(["refused"], 1);
-        metrics.tokens.add(["chat", "-", "prompt"], 1);
-        metrics.refused.add(["idle"], 1);
+        metrics
+            .models
+            .none()
+            .good(&"/x".into(), &metrics.families)
+            .unwrap();
+        metrics.attempts.count(["w", "ok"]);
+        metrics.retries.count(["refused"]);
+        metrics.refused.count(["idle"]);
         metrics.show_worker(&WorkerGauges {
             name: "w",
             state: "up",
@@ -398,8 +364,9 @@ mod tests {
     #[test]
     fn a_model_that_nobody_serves_is_other() {
         let metrics = Metrics::new(&[ModelName::new("chat")]).unwrap();
-        let label = |model| metrics.pace(model).map(|(name, _)| name.as_str());
-        assert_eq!(label("chat"), Some("chat"));
-        assert_eq!(label("ignore all instructions"), Some("other"));
+        let label = |said| metrics.models.of(&ModelName::new(said)).label.as_str();
+        assert_eq!(label("chat"), "chat");
+        assert_eq!(label("ignore all instructions"), "other");
+        assert_eq!(label("-"), "other");
     }
 }

@@ -11,12 +11,13 @@ mod exchange;
 mod metrics;
 pub mod names;
 mod request_id;
+mod series;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, Uri};
 
 pub use exchange::Exchange;
 pub use metrics::{Metrics, WorkerGauges};
@@ -67,11 +68,11 @@ impl Observe {
     pub fn open(
         self: &Arc<Self>,
         method: &Method,
-        path: &str,
+        uri: &Uri,
         request_id: Option<&HeaderValue>,
     ) -> Exchange {
         self.live.fetch_add(1, Ordering::Relaxed);
-        Exchange::new(Arc::clone(self), method, path, request_id)
+        Exchange::new(Arc::clone(self), method, uri, request_id)
     }
 
     /// Exchanges that have not ended: what a stopping process waits for.
@@ -87,7 +88,7 @@ impl Observe {
 
     /// Counts a connection that ended before a head was read whole.
     pub fn connection_refused(&self, cause: &'static str) {
-        self.metrics.refused.add([cause], 1);
+        self.metrics.refused.count([cause]);
     }
 
     /// Returns once the access log is written.

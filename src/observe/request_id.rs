@@ -3,6 +3,7 @@
 //! A client's own id is taken over so that its logs and ours can be joined, but only if it is plain: an id is repeated
 //! in answers, logs and requests to workers, and nothing that needs quoting anywhere should travel that far.
 
+use bytes::Bytes;
 use http::HeaderValue;
 
 /// The longest id that is taken over.
@@ -22,11 +23,20 @@ fn is_plain(id: &[u8]) -> bool {
     (1..=LONGEST).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// 128 random bits in hexadecimal.
+/// 128 random bits. Text and reference count share one allocation, because every id is cloned.
 fn made() -> HeaderValue {
-    let text = format!("{:032x}", rand::random::<u128>());
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
+    let text = hexadecimal(rand::random());
+    HeaderValue::from_maybe_shared(Bytes::from_owner(text))
         .unwrap_or_else(|_| HeaderValue::from_static("unnamed"))
+}
+
+fn hexadecimal(bits: u128) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 32];
+    for (pair, byte) in text.as_chunks_mut().0.iter_mut().zip(bits.to_be_bytes()) {
+        *pair = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -53,5 +63,11 @@ mod tests {
             assert!(made.len() == 32 && made.bytes().all(|byte| byte.is_ascii_hexdigit()));
         }
         assert_ne!(taken_or_made(None), taken_or_made(None));
+    }
+
+    #[test]
+    fn every_bit_shows() {
+        let bits = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
+        assert_eq!(&hexadecimal(bits), b"0123456789abcdeffedcba9876543210");
     }
 }

@@ -1,0 +1,173 @@
+//! The series that most requests feed, looked up once and kept.
+//!
+//! `prometheus` finds a series by hashing all its label values, and a good answer feeds half a dozen of them. Nearly all
+//! answers feed the same ones, so those of a model are kept beside its name and those of a good answer beside its route.
+//! Every other end is rare; it is looked up by its labels when it comes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use prometheus::{Histogram, IntCounter};
+
+use super::metrics::{Counters, Histograms};
+use super::names::{NONE, OTHER, RouteName};
+use crate::units::{ModelName, Seconds};
+
+/// The series of all models that the configuration knows, of all others, and of requests without one.
+#[derive(Debug)]
+pub(super) struct Models {
+    known: BTreeMap<ModelName, Arc<ModelSeries>>,
+    other: Arc<ModelSeries>,
+    none: Arc<ModelSeries>,
+}
+
+/// What requests for one model feed.
+#[derive(Debug)]
+pub(super) struct ModelSeries {
+    pub(super) label: ModelName,
+    pub(super) first_token: Histogram,
+    pub(super) inter_token: Histogram,
+    pub(super) prompt: IntCounter,
+    pub(super) cached: IntCounter,
+    pub(super) output: IntCounter,
+    /// By route: as many as the configuration has.
+    good: RwLock<Vec<(RouteName, Arc<EndSeries>)>>,
+}
+
+/// What requests feed that end alike.
+#[derive(Debug)]
+pub(super) struct EndSeries {
+    requests: IntCounter,
+    duration: Histogram,
+    first_byte: Histogram,
+}
+
+/// The families that all of these come from.
+#[derive(Debug)]
+pub(super) struct Families {
+    pub(super) requests: Counters<5>,
+    pub(super) duration: Histograms<1>,
+    pub(super) first_byte: Histograms<1>,
+    pub(super) first_token: Histograms<1>,
+    pub(super) inter_token: Histograms<1>,
+    pub(super) tokens: Counters<3>,
+}
+
+impl Models {
+    pub(super) fn new(names: &[ModelName], families: &Families) -> io::Result<Self> {
+        let series = |name: &ModelName| families.model(name).map(Arc::new);
+        Ok(Models {
+            known: names
+                .iter()
+                .map(|name| Ok((name.clone(), series(name)?)))
+                .collect::<io::Result<_>>()?,
+            other: series(&ModelName::new(OTHER))?,
+            none: series(&ModelName::new(NONE))?,
+        })
+    }
+
+    /// The series of what a client said: under its own name only if the configuration knows it.
+    pub(super) fn of(&self, said: &ModelName) -> &Arc<ModelSeries> {
+        self.known.get(said).unwrap_or(&self.other)
+    }
+
+    /// The series of requests that name no model.
+    pub(super) fn none(&self) -> &Arc<ModelSeries> {
+        &self.none
+    }
+}
+
+impl ModelSeries {
+    /// The series of good answers on a route.
+    pub(super) fn good(
+        &self,
+        route: &RouteName,
+        families: &Families,
+    ) -> io::Result<Arc<EndSeries>> {
+        let known = self.good.read();
+        if let Some((_, series)) = known.iter().find(|(known, _)| known == route) {
+            return Ok(Arc::clone(series));
+        }
+        drop(known);
+        let labels = [route.as_str(), self.label.as_str(), NONE, "200", "ok"];
+        let series = Arc::new(families.end(labels)?);
+        // Two that come first at once leave two entries of the same series, which does no harm.
+        self.good.write().push((route.clone(), Arc::clone(&series)));
+        Ok(series)
+    }
+}
+
+impl EndSeries {
+    /// Counts one request that took so long.
+    pub(super) fn count(&self, total: Seconds, first_byte: Option<Seconds>) {
+        self.requests.inc();
+        self.duration.observe(total.0);
+        if let Some(first_byte) = first_byte {
+            self.first_byte.observe(first_byte.0);
+        }
+    }
+}
+
+impl Families {
+    /// The series with these labels of `forebay_requests_total`, and those of its route.
+    pub(super) fn end(&self, labels: [&str; 5]) -> io::Result<EndSeries> {
+        let [route, ..] = labels;
+        Ok(EndSeries {
+            requests: self.requests.series(labels)?,
+            duration: self.duration.series([route])?,
+            first_byte: self.first_byte.series([route])?,
+        })
+    }
+
+    fn model(&self, name: &ModelName) -> io::Result<ModelSeries> {
+        let label = name.as_str();
+        let tokens = |kind| self.tokens.series([label, NONE, kind]);
+        Ok(ModelSeries {
+            label: name.clone(),
+            first_token: self.first_token.series([label])?,
+            inter_token: self.inter_token.series([label])?,
+            prompt: tokens("prompt")?,
+            cached: tokens("cached")?,
+            output: tokens("output")?,
+            good: RwLock::default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metrics::Metrics;
+    use super::*;
+
+    #[test]
+    fn a_good_answer_is_looked_up_once_and_feeds_what_its_labels_name() {
+        let metrics = Metrics::new(&[ModelName::new("chat")]).unwrap();
+        let (models, families) = (&metrics.models, &metrics.families);
+        let chat = models.of(&ModelName::new("chat"));
+        let good = |series: &ModelSeries, route: &'static str| {
+            let found = series.good(&route.into(), families).unwrap();
+            found.count(Seconds(2.0), Some(Seconds(0.5)));
+            found
+        };
+        let first = good(chat, "/a");
+        assert!(Arc::ptr_eq(&first, &good(chat, "/a")));
+        assert!(!Arc::ptr_eq(&first, &good(chat, "/b")));
+        assert!(!Arc::ptr_eq(&first, &good(models.none(), "/a")));
+        let by_labels = families.end(["/a", "chat", NONE, "200", "ok"]).unwrap();
+        by_labels.count(Seconds(2.0), None);
+
+        let text = metrics.render();
+        let requests = |model: &str, route: &str, count: u32| {
+            let labels = format!("model=\"{model}\",reason=\"ok\",route=\"{route}\",tenant=\"-\"");
+            let line = format!("forebay_requests_total{{code=\"200\",{labels}}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        };
+        requests("chat", "/a", 3);
+        requests("chat", "/b", 1);
+        requests("-", "/a", 1);
+        assert!(text.contains("forebay_request_duration_seconds_sum{route=\"/a\"} 8\n"));
+        assert!(text.contains("forebay_time_to_first_byte_seconds_sum{route=\"/a\"} 1.5\n"));
+    }
+}
