@@ -16,7 +16,7 @@ mod signals;
 mod status;
 
 use std::io::{self, IsTerminal};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::background::background_service;
 use pingora_core::services::listening::Service;
+use socket2::{Domain, Socket, Type};
 
 use crate::admin::{Admin, Sights, token};
 use crate::admission::Intake;
@@ -192,10 +193,16 @@ fn addresses(plan: &Plan) -> impl Iterator<Item = SocketAddr> {
         .chain([plan.listen.admin])
 }
 
-/// Binds and lets go, so that an address that can't be had is an error and not a panic later.
+/// Binds and lets go, so that an address that can't be had is an error and not a panic later. It does not listen:
+/// whoever connected in that moment would be thrown out again.
 fn probe_bind(address: SocketAddr) -> Result<(), StartError> {
-    match TcpListener::bind(address) {
-        Ok(_) => Ok(()),
+    let bound = Socket::new(Domain::for_address(address), Type::STREAM, None).and_then(|socket| {
+        // As the listener will: a port that is only waiting for its last connections to fade is not in use.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())
+    });
+    match bound {
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(StartError(format!(
             "port {} is in use ({address}); stop who has it or change [listen]",
             address.port()

@@ -74,6 +74,9 @@ fn reads_in(seconds: f64) -> Engine {
     })
 }
 
+/// Enough clients to keep both workers busy: a worker that is never the cheapest is not used, and shows nothing new.
+const CLIENTS: usize = 16;
+
 /// The share of `fast` in 300 requests, after 200 from which the proxy could learn.
 fn learned_share(fast: f64, slow: f64, asking: Asking) -> f64 {
     let engines = [reads_in(fast), reads_in(slow)];
@@ -81,9 +84,9 @@ fn learned_share(fast: f64, slow: f64, asking: Asking) -> f64 {
         .worker("fast", &engines[0])
         .worker("slow", &engines[1])
         .start();
-    closed_loop(&proxy, 8, 200, asking);
+    closed_loop(&proxy, CLIENTS, 200, asking);
     engines.iter().for_each(Engine::forget);
-    closed_loop(&proxy, 8, 300, asking);
+    closed_loop(&proxy, CLIENTS, 300, asking);
     let [fast, slow] = engines.each_ref().map(|engine| engine.count() as f64);
     fast / (fast + slow)
 }

@@ -100,14 +100,19 @@ impl Client {
     /// Connects.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client {
+        Client::try_connect(address).unwrap()
+    }
+
+    /// Connects, if somebody listens.
+    pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Client {
             stream,
             buffer: Vec::new(),
-        }
+        })
     }
 
     /// Sends bytes as they are.
@@ -153,7 +158,12 @@ impl Client {
     /// Reads a head; the body stays unread.
     #[track_caller]
     pub fn head(&mut self) -> Answer {
-        let end = self.read_until(b"\r\n\r\n").expect("a whole head");
+        self.try_head().expect("a whole head")
+    }
+
+    /// Reads a head, if the peer does not close before its end.
+    pub fn try_head(&mut self) -> Option<Answer> {
+        let end = self.read_until(b"\r\n\r\n")?;
         let head: Vec<u8> = self.buffer.drain(..end + 4).collect();
         let text = String::from_utf8(head.clone()).unwrap();
         let mut lines = text.split("\r\n").filter(|line| !line.is_empty());
@@ -163,14 +173,14 @@ impl Client {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_owned(), value.trim_start().to_owned()))
             .collect();
-        Answer {
+        Some(Answer {
             status,
             head,
             headers,
             body: Vec::new(),
             chunks: Vec::new(),
             complete: false,
-        }
+        })
     }
 
     /// Reads an answer to its end, or as far as it comes. Interim answers are passed over.

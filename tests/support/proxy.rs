@@ -4,7 +4,7 @@
 //! looking and the proxy's binding. Tests run as processes side by side; each begins its search where its pid says.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -147,7 +147,9 @@ impl Setup {
             child: Mutex::new(child),
             folder,
         };
-        let listens = wait_until(super::PATIENCE, || proxy.has_ended() || reachable(admin));
+        let listens = wait_until(super::PATIENCE, || {
+            proxy.has_ended() || proxy.readiness().is_some()
+        });
         if proxy.has_ended() {
             expect_soon("it says why it ended", || !proxy.stderr().is_empty());
         }
@@ -158,10 +160,6 @@ impl Setup {
         );
         proxy
     }
-}
-
-fn reachable(address: SocketAddr) -> bool {
-    TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
 }
 
 /// Collects lines as they come, on a thread that ends with the pipe.
@@ -275,7 +273,15 @@ impl Proxy {
 
     /// Whether it says that it can answer.
     pub fn is_ready(&self) -> bool {
-        reachable(self.admin) && self.ask_admin("/ready").status == 200
+        self.readiness() == Some(200)
+    }
+
+    /// The status of `/ready`, if the admin side answers yet.
+    fn readiness(&self) -> Option<u16> {
+        let mut client = Client::try_connect(self.admin).ok()?;
+        let request = format!("GET /ready HTTP/1.1\r\nhost: {}\r\n\r\n", self.admin);
+        let sent = client.try_send(request.as_bytes());
+        client.try_head().filter(|_| sent).map(|head| head.status)
     }
 
     /// The sum of a metric over the series that have all of these labels; zero when there is none.
