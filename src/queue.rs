@@ -29,7 +29,7 @@ pub async fn turn(fleet: &Arc<Fleet>, ask: &Ask, clock: Clock) -> Result<(Lease,
     match fleet.reserve(ask, &[]) {
         Err(NoChoice::Busy) => {
             let began = clock.now();
-            let lease = in_line(fleet, ask, &[]).await?;
+            let lease = in_line(fleet, ask, &[], LONGEST_WAIT).await?;
             Ok((lease, clock.now() - began))
         }
         turn => turn
@@ -48,12 +48,17 @@ pub async fn another_turn(
     tried: &[WorkerId],
 ) -> Result<Lease, Fault> {
     match fleet.reserve(ask, tried) {
-        Err(NoChoice::Busy) => in_line(fleet, ask, tried).await,
+        Err(NoChoice::Busy) => in_line(fleet, ask, tried, LONGEST_WAIT).await,
         turn => turn.map_err(|why| refusal(ask, why)),
     }
 }
 
-async fn in_line(fleet: &Arc<Fleet>, ask: &Ask, tried: &[WorkerId]) -> Result<Lease, Fault> {
+async fn in_line(
+    fleet: &Arc<Fleet>,
+    ask: &Ask,
+    tried: &[WorkerId],
+    longest: Seconds,
+) -> Result<Lease, Fault> {
     let full = || {
         let message = "all workers that could serve this are at max_inflight and the queue is full";
         Fault::new(Kind::QueueFull, message).retry_after(COME_BACK)
@@ -62,10 +67,10 @@ async fn in_line(fleet: &Arc<Fleet>, ask: &Ask, tried: &[WorkerId]) -> Result<Le
         .stand_in_line(ask.clone(), tried)
         .map_err(|_| full())?;
     let place = Place { fleet, ticket };
-    let turn: Turn = match timeout(LONGEST_WAIT.to_duration(), granted).await {
+    let turn: Turn = match timeout(longest.to_duration(), granted).await {
         Ok(turn) => turn.unwrap_or(Err(NoChoice::Down)),
         Err(_) => {
-            let message = format!("waited {LONGEST_WAIT} for a worker below its max_inflight");
+            let message = format!("waited {longest} for a worker below its max_inflight");
             return Err(Fault::new(Kind::QueueTimeout, message).retry_after(COME_BACK));
         }
     };
@@ -103,5 +108,107 @@ fn refusal(ask: &Ask, why: NoChoice) -> Fault {
             let message = format!("no worker that serves `{model}` is up");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config;
+    use crate::decide::{MOST_WAITING, Work};
+    use crate::units::{ModelName, Tokens};
+
+    /// One worker with one place.
+    fn fleet() -> Arc<Fleet> {
+        let text = r#"
+            state = "unused"
+            [[worker]]
+            name = "only"
+            url = "http://127.0.0.1:1"
+            engine = "generic"
+            models = ["m"]
+            max_inflight = 1
+        "#;
+        let plan = config::parse(text, Path::new("test.toml"), &|_| None).unwrap();
+        Fleet::new(&plan, Clock::start(), 1)
+    }
+
+    fn ask(model: &str) -> Ask {
+        Ask {
+            model: Some(ModelName::new(model)),
+            only: None,
+            work: Work::Embed,
+            prompt: Tokens(10.0),
+            max_tokens: None,
+            streamed: false,
+        }
+    }
+
+    fn block<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        { runtime }.enable_time().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_wait_that_is_too_long_ends_in_a_refusal_and_leaves_the_line() {
+        let fleet = fleet();
+        block(async {
+            let (held, waited) = turn(&fleet, &ask("m"), Clock::start()).await.unwrap();
+            assert_eq!(waited, Seconds::ZERO);
+            let fault = in_line(&fleet, &ask("m"), &[], Seconds(0.02))
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (fault.kind, fault.retry_after),
+                (Kind::QueueTimeout, Some(COME_BACK))
+            );
+            assert_eq!(fleet.waiting(), 0);
+            drop(held);
+            assert!(turn(&fleet, &ask("m"), Clock::start()).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn a_full_line_refuses_at_once() {
+        let fleet = fleet();
+        block(async {
+            let held = turn(&fleet, &ask("m"), Clock::start()).await.unwrap();
+            let waiting: Vec<_> = (0..MOST_WAITING)
+                .map(|_| fleet.stand_in_line(ask("m"), &[]).unwrap())
+                .collect();
+            let fault = turn(&fleet, &ask("m"), Clock::start()).await.unwrap_err();
+            assert_eq!(
+                (fault.kind, fault.retry_after),
+                (Kind::QueueFull, Some(COME_BACK))
+            );
+            drop((held, waiting));
+        });
+    }
+
+    #[test]
+    fn a_place_that_is_freed_goes_to_who_waits() {
+        let fleet = fleet();
+        block(async {
+            let (held, _) = turn(&fleet, &ask("m"), Clock::start()).await.unwrap();
+            let ask = ask("m");
+            let mut waiting = std::pin::pin!(turn(&fleet, &ask, Clock::start()));
+            let mut held = Some(held);
+            let lease = std::future::poll_fn(|cx| {
+                let polled = waiting.as_mut().poll(cx);
+                held.take();
+                polled
+            });
+            assert!(lease.await.is_ok());
+        });
+    }
+
+    #[test]
+    fn a_model_that_nobody_serves_is_told_with_its_nearest() {
+        let fleet = fleet();
+        let fault = block(turn(&fleet, &ask("n"), Clock::start())).unwrap_err();
+        assert_eq!(fault.kind, Kind::ModelNotFound);
+        assert!(fault.message.contains("`m`"), "{}", fault.message);
     }
 }
