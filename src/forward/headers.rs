@@ -187,8 +187,10 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 
 /// Makes a worker's fields fit for the client, and adds ours.
 pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchange, now: Seconds) {
-    // A length that `Connection` names is still the length: the client needs it to see where the answer ends.
-    let length = headers.get(CONTENT_LENGTH).cloned();
+    // A length that `Connection` names is still the length: the client needs it to see where the answer ends. Beside a
+    // transfer coding it is void (RFC 9112 §6.3) and would cut the answer short.
+    let coded = headers.contains_key(TRANSFER_ENCODING);
+    let length = headers.remove(CONTENT_LENGTH).filter(|_| !coded);
     for name in named_by_connection(headers).iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
