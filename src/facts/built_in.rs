@@ -123,7 +123,8 @@ impl<'a> BuiltIn<'a> {
         let (model, after) = tail.split_at(tail.find('/').unwrap_or(tail.len()));
         match (model, after) {
             ("", _) | ("stats", "") => None,
-            (_, "/trace/setting") => Some(BuiltIn::KServeRefused),
+            _ if climbs(after) => None,
+            _ if after.ends_with("/trace/setting") => Some(BuiltIn::KServeRefused),
             _ => Some(BuiltIn::KServeModel { model, rest: after }),
         }
     }
@@ -171,6 +172,15 @@ impl<'a> BuiltIn<'a> {
     }
 }
 
+/// Whether a path has a segment that leads back up: a worker that resolves it would see another path than the one that
+/// was allowed.
+fn climbs(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        plain == ".." || plain == "."
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +219,10 @@ mod tests {
             Some(BuiltIn::KServeRefused)
         );
         assert_eq!(
+            of("/v2/models/m/versions/1/trace/setting"),
+            Some(BuiltIn::KServeRefused)
+        );
+        assert_eq!(
             of("/v2/systemsharedmemory/status"),
             Some(BuiltIn::KServeRefused)
         );
@@ -226,6 +240,9 @@ mod tests {
             "/v20",
             "/healthz",
             "/v2/other",
+            "/v2/models/m/../../repository/models/m/load",
+            "/v2/models/m/%2E%2e/x",
+            "/v2/models/m/./infer",
         ] {
             assert_eq!(BuiltIn::of(path), None, "{path}");
         }
