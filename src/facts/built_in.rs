@@ -22,7 +22,7 @@ pub enum BuiltIn<'a> {
     Inference(&'static Inference),
     /// `/v1/models`: all models of the fleet.
     Models,
-    /// `/v1/models/NAME`: one of them.
+    /// `/v1/models/NAME`: one of them, by the name as it stands in the path.
     Model(&'a str),
     /// `/health`: the process lives.
     Health,
@@ -38,7 +38,7 @@ pub enum BuiltIn<'a> {
     KServeIndex,
     /// `/v2/models/NAME…`: goes to a worker that serves NAME.
     KServeModel {
-        /// The model's name, percent-encoding as it came.
+        /// The model's name as it stands in the path: [`super::name_in_path`] reads it.
         model: &'a str,
         /// What follows the name, with its leading slash, or nothing.
         rest: &'a str,

@@ -15,7 +15,7 @@ use http_body_util::Full;
 
 use super::Errand;
 use crate::config::plan::{ModelAlias, Protocol, WorkerPlan};
-use crate::facts::BuiltIn;
+use crate::facts::{BuiltIn, percent_encoded};
 use crate::fault::{Fault, Kind};
 use crate::fleet::authorization;
 use crate::inspect::Way;
@@ -106,7 +106,7 @@ fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Result<PathAndQuer
                 .map_or_else(String::new, |query| format!("?{query}"));
             Ok(PathAndQuery::try_from(format!(
                 "/v2/models/{}{rest}{query}",
-                alias.worker
+                percent_encoded(alias.worker.as_str())
             ))?)
         }
         _ => Ok(uri
