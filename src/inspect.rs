@@ -212,7 +212,8 @@ fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault>
     } else {
         facts::kserve_work(body, length)
     };
-    Ok(embed(Some(ModelName::new(model)), prompt))
+    let model = ModelName::new(&facts::name_in_path(model));
+    Ok(embed(Some(model), prompt))
 }
 
 /// On a `[[route]]` only the size is known, not the meaning.

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use http::{Request, Response};
-use tokio::time::timeout;
 
 use crate::admission::Intake;
 use crate::clock::Clock;
@@ -27,7 +26,7 @@ use crate::forward::{Begun, Errand, Forward, refusal};
 use crate::inspect::{self, Client, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue;
-use crate::units::{ModelName, Seconds};
+use crate::units::ModelName;
 
 const X_REQUEST_ID: &str = "x-request-id";
 
@@ -122,7 +121,7 @@ where
     let began = app.clock.now();
     let turn = queue::turn(&app.fleet, &ask, app.clock);
     let total = way.timeouts(&plan).total;
-    let (lease, waited) = within(total, exchange.started(), app.clock, turn).await?; // 404 429 503 504
+    let (lease, waited) = queue::within(total, exchange.started(), app.clock, turn).await?; // 404 429 503 504
     exchange.queued(waited);
     exchange.routed(app.clock.now() - began - waited);
 
@@ -138,27 +137,6 @@ where
     // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
     let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(Box::new(begun)))
-}
-
-/// A wait that ends at the latest when the exchange's total time is over.
-async fn within<T>(
-    total: Option<Seconds>,
-    started: Seconds,
-    clock: Clock,
-    waiting: impl Future<Output = Result<T, Fault>>,
-) -> Result<T, Fault> {
-    let Some(total) = total else {
-        return waiting.await;
-    };
-    let left = started + total - clock.now();
-    let over = |_| {
-        let passed = clock.now() - started;
-        let message = format!("still in line after timeouts.total = {total} ({passed} passed)");
-        Err(Fault::new(Kind::Deadline, message))
-    };
-    timeout(left.to_duration(), waiting)
-        .await
-        .unwrap_or_else(over)
 }
 
 fn ask(facts: &RequestFacts, way: &Way<'_>) -> Ask {

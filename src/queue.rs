@@ -20,6 +20,9 @@ const LONGEST_WAIT: Seconds = Seconds(30.0);
 /// When to come back after a full queue: the drain rate is not measured yet, so this is the least honest wait.
 const COME_BACK: Seconds = Seconds(1.0);
 
+/// The longest model name, in bytes, that a refusal repeats: a client chooses how long it is.
+const LONGEST_NAME: usize = 256;
+
 /// Books a place for a request's first attempt, waiting in line when everyone who could serve it is at their limit. Says
 /// how long it waited.
 ///
@@ -51,6 +54,30 @@ pub async fn another_turn(
         Err(NoChoice::Busy) => in_line(fleet, ask, tried, LONGEST_WAIT).await,
         turn => turn.map_err(|why| refusal(ask, why)),
     }
+}
+
+/// A wait that ends at the latest when a request's total time is over.
+///
+/// # Errors
+/// Those of the wait, and `deadline`.
+pub async fn within<T>(
+    total: Option<Seconds>,
+    started: Seconds,
+    clock: Clock,
+    waiting: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let Some(total) = total else {
+        return waiting.await;
+    };
+    let left = started + total - clock.now();
+    let over = |_| {
+        let passed = clock.now() - started;
+        let message = format!("still in line after timeouts.total = {total} ({passed} passed)");
+        Err(Fault::new(Kind::Deadline, message))
+    };
+    timeout(left.to_duration(), waiting)
+        .await
+        .unwrap_or_else(over)
 }
 
 async fn in_line(
@@ -91,21 +118,22 @@ impl Drop for Place<'_> {
 }
 
 fn refusal(ask: &Ask, why: NoChoice) -> Fault {
-    let model = ask
-        .model
-        .as_ref()
-        .map_or("this route", crate::units::ModelName::as_str);
+    let model = match &ask.model {
+        None => "this route".to_owned(),
+        Some(name) if name.as_str().len() > LONGEST_NAME => "a model of so long a name".to_owned(),
+        Some(name) => format!("`{name}`"),
+    };
     match why {
         NoChoice::UnknownModel { nearest } => {
             let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
             Fault::new(
                 Kind::ModelNotFound,
-                format!("no worker serves `{model}`{hint}"),
+                format!("no worker serves {model}{hint}"),
             )
             .param("model")
         }
         NoChoice::Down | NoChoice::Busy => {
-            let message = format!("no worker that serves `{model}` is up");
+            let message = format!("no worker that serves {model} is up");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))
         }
     }

@@ -15,9 +15,11 @@ mod doorway;
 mod signals;
 mod status;
 
+use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -211,8 +213,12 @@ fn probe_bind(address: SocketAddr) -> Result<(), StartError> {
     }
 }
 
+/// The folder is the process's own: it holds the admin token too.
 fn keep_pid(state: &Path) -> Result<(), StartError> {
-    let kept = std::fs::create_dir_all(state)
+    let kept = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state)
         .and_then(|()| std::fs::write(state.join(PID_FILE), format!("{}\n", std::process::id())));
     kept.map_err(|error| {
         StartError(format!(

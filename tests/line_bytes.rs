@@ -479,6 +479,17 @@ fn a_rename_on_kserve_changes_the_path_and_not_the_body() {
 }
 
 #[test]
+fn a_name_on_kserve_is_written_as_a_path_wants_it() {
+    let worker = Engine::start();
+    worker.tune(|knobs| knobs.models = vec!["real one".to_owned()]);
+    let proxy = Proxy::setup()
+        .worker_with("w", &worker, "models = { good = \"real one\" }")
+        .start();
+    proxy.call("GET", "/v2/models/good/ready", "");
+    assert_eq!(worker.only_request().target, "/v2/models/real%20one/ready");
+}
+
+#[test]
 fn a_base_path_goes_before_each_target() {
     let worker = Engine::start();
     worker.tune(|knobs| knobs.canned = Some(Canned::ok("x")));

@@ -131,6 +131,16 @@ fn an_unknown_model_is_404_and_the_nearest_is_named() {
 }
 
 #[test]
+fn a_name_that_is_no_models_is_not_repeated_at_length() {
+    let worker = Engine::start();
+    let endless = "m".repeat(1 << 20);
+    let body = format!("{{\"model\":\"{endless}\"}}");
+    let answer = Proxy::before(&worker).chat(&body);
+    openai_error(&answer, 404, "model_not_found");
+    assert!(answer.body.len() < 1024);
+}
+
+#[test]
 fn an_unknown_path_is_404_and_a_wrong_method_405() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);

@@ -110,6 +110,49 @@ fn the_first_route_that_matches_wins_also_over_built_in_paths() {
 }
 
 #[test]
+fn a_model_is_found_however_its_name_is_written_in_a_path() {
+    let worker = Engine::start();
+    worker.tune(|knobs| knobs.models = vec!["org/m x".to_owned()]);
+    let proxy = Proxy::setup()
+        .worker_with("w", &worker, "models = [\"org/m x\"]")
+        .start();
+    for name in ["org%2Fm%20x", "org%2fm%20x", "org/m%20x"] {
+        let answer = proxy.call("GET", &format!("/v1/models/{name}"), "");
+        assert_eq!(answer.status, 200, "{name}");
+        assert_eq!(answer.json()["id"], "org/m x");
+    }
+    let ready = proxy.call("GET", "/v2/models/org%2Fm%20x/ready", "");
+    assert_eq!(worker_of(&ready), "w");
+    assert_eq!(
+        worker.only_request().target,
+        "/v2/models/org%2Fm%20x/ready",
+        "as the client wrote it"
+    );
+    let unknown = proxy.call("GET", "/v1/models/org%2Fother", "");
+    assert_eq!(unknown.reason(), Some("model_not_found"));
+}
+
+#[test]
+fn the_index_says_which_models_nobody_can_answer_for() {
+    let (alive, dead) = (Engine::start(), Engine::start());
+    dead.kill();
+    let proxy = Proxy::setup()
+        .worker("alive", &alive)
+        .worker_with("dead", &dead, "models = [\"n\"]")
+        .launch();
+    let states = || {
+        let index = proxy.call("GET", "/v2/repository/index", "").json();
+        let states = index.as_array().unwrap().iter();
+        states
+            .map(|entry| format!("{}:{}", entry["name"], entry["state"]))
+            .collect::<Vec<_>>()
+    };
+    expect_soon("each says its own", || {
+        states() == [r#""m":"READY""#, r#""n":"UNAVAILABLE""#]
+    });
+}
+
+#[test]
 fn a_path_of_kserve_speaks_for_the_fleet_or_goes_to_a_worker_or_is_refused() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);
@@ -118,7 +161,10 @@ fn a_path_of_kserve_speaks_for_the_fleet_or_goes_to_a_worker_or_is_refused() {
     }
     assert!(proxy.call("GET", "/v2", "").json()["version"].is_string());
     let index = proxy.call("POST", "/v2/repository/index", "{}").json();
-    assert_eq!(index[0]["name"], "m");
+    assert_eq!(
+        index,
+        serde_json::json!([{"name": "m", "state": "READY", "reason": ""}])
+    );
     assert_eq!(worker.count(), 0);
     for path in [
         "/v2/models/m",

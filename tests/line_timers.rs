@@ -52,6 +52,13 @@ fn a_timer_that_fires_is_named_with_its_value_and_the_time_passed() {
             Failure::StallAfter(0),
             chat("x"),
         ),
+        // Its head came, so this is silence inside an answer.
+        (
+            "between_bytes",
+            "stalled",
+            Failure::StallAfter(0),
+            chat("x"),
+        ),
         ("total", "deadline", Failure::Hang, chat("x")),
         ("total", "deadline", Failure::Hang, stream("x", 4)),
     ] {
@@ -146,6 +153,27 @@ fn the_total_time_runs_while_a_request_waits_in_line() {
     assert_eq!(worker.count(), 1);
     let waiting = proxy.metric("forebay_queue_depth", &[]);
     assert_eq!(waiting, 0.0);
+}
+
+#[test]
+fn the_total_time_runs_while_a_request_waits_in_line_for_another_try() {
+    let (dead, busy) = (Engine::start(), Engine::start());
+    let proxy = Proxy::setup()
+        .worker("dead", &dead)
+        .worker_with("busy", &busy, "max_inflight = 1")
+        .section("[timeouts]\ntotal = \"300ms\"")
+        .section(
+            "[[route]]\npath = \"/raw/*\"\nworkers = [\"busy\"]\ntimeouts = { total = \"off\" }",
+        )
+        .probe("interval = \"60s\"\nrise = 1")
+        .start();
+    busy.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
+    let mut held = proxy.connect();
+    held.send(&request("POST", "/raw/x", &[], b"x"));
+    expect_soon("it arrived", || busy.count() == 1);
+    dead.kill();
+    openai_error(&proxy.chat(&chat("x")), 504, "deadline");
+    assert_eq!(busy.count(), 1);
 }
 
 #[test]

@@ -337,6 +337,27 @@ fn p29_head_204_and_304_have_no_body_and_leave_the_connection_in_step() {
 }
 
 #[test]
+fn p29_head_has_no_body_over_h2_either_whoever_answers() {
+    let worker = Engine::start();
+    let proxy = routed(&worker);
+    worker.tune(|knobs| knobs.canned = Some(Canned::ok("12345")));
+    let mut client = H2Client::connect(proxy.address());
+    for (target, status) in [
+        ("/health", 200),
+        ("/v1/models", 200),
+        ("/v1/embeddings", 405),
+        ("/nowhere", 404),
+        ("/raw/x", 200),
+    ] {
+        let head = client.call("HEAD", target, &[], b"");
+        assert_eq!((head.status, head.text()), (status, ""), "{target}");
+        assert!(head.complete, "{target}");
+        let length = head.header("content-length").map(str::parse::<u64>);
+        assert!(length.unwrap().unwrap() > 0, "{target}");
+    }
+}
+
+#[test]
 fn p29_a_client_that_half_closes_counts_as_gone() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);

@@ -237,6 +237,15 @@ fn p40_keys_reach_the_worker_and_nobody_else() {
 }
 
 #[test]
+fn p40_the_state_folder_is_the_processs_own() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let state = std::fs::metadata(proxy.folder().join("state")).unwrap();
+    assert_eq!(state.permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
 fn p40_the_config_shows_that_there_is_a_key_and_not_which() {
     let worker = Engine::start();
     let proxy = with_secrets(&worker);

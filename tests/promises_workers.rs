@@ -356,6 +356,20 @@ fn p07_a_break_inside_an_event_does_not_glue_the_error_to_it() {
 }
 
 #[test]
+fn p07_a_length_beside_chunks_does_not_cut_the_answer_short() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let both = Bytes::from_static(
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n\
+          b\r\nhello world\r\n0\r\n\r\n",
+    );
+    worker.tune(|knobs| knobs.fail(Failure::Rubbish(both), u64::MAX));
+    let answer = proxy.chat(&chat("x"));
+    assert_eq!((answer.status, answer.text()), (200, "hello world"));
+    assert_eq!(answer.header("content-length"), None);
+}
+
+#[test]
 fn p07_rubbish_is_no_answer() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);

@@ -16,6 +16,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::token::{Origin, TokenSource, random_text};
 use crate::config::plan::Secret;
+use crate::facts::percent_decoded;
 
 /// The cookie's name.
 const COOKIE_NAME: &str = "forebay_session";
@@ -132,27 +133,7 @@ fn token_in_query(query: &str) -> Option<Vec<u8>> {
     let value = query
         .split('&')
         .find_map(|pair| pair.strip_prefix("token="))?;
-    Some(percent_decoded(value.as_bytes()))
-}
-
-/// `%41` becomes `A`; a percent sign that begins no such triple stands for itself.
-fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, after @ ..] = rest {
-        let byte = match after {
-            [high, low, ..] if *first == b'%' => hex_pair(*high, *low),
-            _ => None,
-        };
-        decoded.push(byte.unwrap_or(*first));
-        rest = &rest[if byte.is_some() { 3 } else { 1 }..];
-    }
-    decoded
-}
-
-fn hex_pair(high: u8, low: u8) -> Option<u8> {
-    let value = |digit| char::from(digit).to_digit(16);
-    u8::try_from(value(high)? * 16 + value(low)?).ok()
+    Some(percent_decoded(value))
 }
 
 #[cfg(test)]

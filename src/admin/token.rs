@@ -5,7 +5,6 @@
 //! made is shown once, as part of an address to click, and only where a person looks: on a terminal. In a log it would
 //! outlive its purpose, so there the file is named instead. A token that the operator chose is never shown at all.
 
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 use crate::config::plan::Secret;
+use crate::facts::percent_encoded;
 
 /// The variable whose non-empty value is the token.
 pub const VARIABLE: &str = "FOREBAY_ADMIN_TOKEN";
@@ -157,20 +157,6 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listener.port())
 }
 
-/// For a query: everything but RFC 3986's unreserved characters.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // A string takes all that it is given.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +253,5 @@ mod tests {
         let everywhere = |at: &str| made(state.path()).announcement(at.parse().unwrap(), false);
         assert!(everywhere("0.0.0.0:7071").contains("http://127.0.0.1:7071/"));
         assert!(everywhere("[::]:7071").contains("http://[::1]:7071/"));
-        assert_eq!(percent_encoded("a+b c/é~"), "a%2Bb%20c%2F%C3%A9~");
     }
 }

@@ -22,7 +22,7 @@ pub enum BuiltIn<'a> {
     Inference(&'static Inference),
     /// `/v1/models`: all models of the fleet.
     Models,
-    /// `/v1/models/NAME`: one of them.
+    /// `/v1/models/NAME`: one of them, by the name as it stands in the path.
     Model(&'a str),
     /// `/health`: the process lives.
     Health,
@@ -38,7 +38,7 @@ pub enum BuiltIn<'a> {
     KServeIndex,
     /// `/v2/models/NAME…`: goes to a worker that serves NAME.
     KServeModel {
-        /// The model's name, percent-encoding as it came.
+        /// The model's name as it stands in the path: [`super::name_in_path`] reads it.
         model: &'a str,
         /// What follows the name, with its leading slash, or nothing.
         rest: &'a str,
@@ -123,7 +123,8 @@ impl<'a> BuiltIn<'a> {
         let (model, after) = tail.split_at(tail.find('/').unwrap_or(tail.len()));
         match (model, after) {
             ("", _) | ("stats", "") => None,
-            (_, "/trace/setting") => Some(BuiltIn::KServeRefused),
+            _ if climbs(after) => None,
+            _ if after.ends_with("/trace/setting") => Some(BuiltIn::KServeRefused),
             _ => Some(BuiltIn::KServeModel { model, rest: after }),
         }
     }
@@ -171,6 +172,15 @@ impl<'a> BuiltIn<'a> {
     }
 }
 
+/// Whether a path has a segment that leads back up: a worker that resolves it would see another path than the one that
+/// was allowed.
+fn climbs(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        plain == ".." || plain == "."
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +219,10 @@ mod tests {
             Some(BuiltIn::KServeRefused)
         );
         assert_eq!(
+            of("/v2/models/m/versions/1/trace/setting"),
+            Some(BuiltIn::KServeRefused)
+        );
+        assert_eq!(
             of("/v2/systemsharedmemory/status"),
             Some(BuiltIn::KServeRefused)
         );
@@ -226,6 +240,9 @@ mod tests {
             "/v20",
             "/healthz",
             "/v2/other",
+            "/v2/models/m/../../repository/models/m/load",
+            "/v2/models/m/%2E%2e/x",
+            "/v2/models/m/./infer",
         ] {
             assert_eq!(BuiltIn::of(path), None, "{path}");
         }

@@ -24,7 +24,8 @@ pub fn work_of(body: &[u8], header_length: Option<usize>) -> Tokens {
         .filter_map(Result::ok)
         .filter_map(|input| elements(&input))
         .max();
-    Tokens(largest.unwrap_or(1) as f64)
+    // An element takes a byte at least, so a shape that claims more than the body holds is wrong.
+    Tokens(largest.unwrap_or(1).min(body.len() as u64) as f64)
 }
 
 fn elements(input: &sonic_rs::LazyValue<'_>) -> Option<u64> {
@@ -49,6 +50,12 @@ mod tests {
         let json = br#"{"inputs":[{"shape":[8]}]}"#;
         let body = [&json[..], b"\xff\xfe\x00"].concat();
         assert_eq!(work_of(&body, Some(json.len())), Tokens(8.0));
+    }
+
+    #[test]
+    fn a_shape_claims_no_more_than_the_body_holds() {
+        let body = br#"{"inputs":[{"shape":[1000000000,1000000000],"data":[1]}]}"#;
+        assert_eq!(work_of(body, None), Tokens(body.len() as f64));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod built_in;
 mod kserve;
 mod openai;
+mod percent;
 mod usage;
 
 use std::ops::Range;
@@ -13,6 +14,7 @@ use std::ops::Range;
 pub use built_in::{BuiltIn, Inference};
 pub use kserve::work_of as kserve_work;
 pub use openai::{Peek, peek};
+pub use percent::{name_in_path, percent_decoded, percent_encoded};
 pub use usage::{Usage, UsageScan};
 
 use crate::units::{ModelName, Tokens};

@@ -1,4 +1,4 @@
-//! How each engine tells that it lives, and how it wants its key.
+//! What an engine's answer to a liveness probe means, and how it wants its key.
 //!
 //! Sources: the HTTP references of vLLM, SGLang, llama.cpp, Ollama, TGI, TEI, Triton (KServe v2) and OpenAI, as the
 //! table in the contract (§3) sums them up.
@@ -7,23 +7,6 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::config::plan::{Engine, Secret};
-
-/// The path that is asked whether the engine lives; `None` means that a TCP connect has to do.
-#[must_use]
-pub const fn liveness_path(engine: Engine) -> Option<&'static str> {
-    match engine {
-        Engine::Forebay
-        | Engine::Vllm
-        | Engine::Sglang
-        | Engine::Tgi
-        | Engine::Tei
-        | Engine::Llamacpp => Some("/health"),
-        Engine::Triton => Some("/v2/health/ready"),
-        Engine::Ollama => Some("/api/version"),
-        Engine::Openai => Some("/v1/models"),
-        Engine::Generic => None,
-    }
-}
 
 /// What an answer to a probe means: good, or why not.
 ///

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-pub use dialect::{authorization, liveness_path};
+pub use dialect::authorization;
 pub use lease::Lease;
 pub use probe::watch;
 

@@ -15,7 +15,7 @@ use http_body_util::Full;
 
 use super::Errand;
 use crate::config::plan::{ModelAlias, Protocol, WorkerPlan};
-use crate::facts::BuiltIn;
+use crate::facts::{BuiltIn, percent_encoded};
 use crate::fault::{Fault, Kind};
 use crate::fleet::authorization;
 use crate::inspect::Way;
@@ -106,7 +106,7 @@ fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Result<PathAndQuer
                 .map_or_else(String::new, |query| format!("?{query}"));
             Ok(PathAndQuery::try_from(format!(
                 "/v2/models/{}{rest}{query}",
-                alias.worker
+                percent_encoded(alias.worker.as_str())
             ))?)
         }
         _ => Ok(uri
@@ -187,8 +187,10 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 
 /// Makes a worker's fields fit for the client, and adds ours.
 pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchange, now: Seconds) {
-    // A length that `Connection` names is still the length: the client needs it to see where the answer ends.
-    let length = headers.get(CONTENT_LENGTH).cloned();
+    // A length that `Connection` names is still the length: the client needs it to see where the answer ends. Beside a
+    // transfer coding it is void (RFC 9112 §6.3) and would cut the answer short.
+    let coded = headers.contains_key(TRANSFER_ENCODING);
+    let length = headers.remove(CONTENT_LENGTH).filter(|_| !coded);
     for name in named_by_connection(headers).iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }

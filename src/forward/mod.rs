@@ -38,7 +38,7 @@ use crate::inspect::{Client, Way};
 use crate::observe::Exchange;
 use crate::queue;
 use crate::units::{Seconds, WorkerId};
-use crate::upstream::{Loss, Sent, Upstream, UpstreamBody};
+use crate::upstream::{Loss, Upstream, UpstreamBody};
 
 /// A client's word that nothing may be sent twice.
 const RETRY_HEADER: &str = "x-forebay-retry";
@@ -151,9 +151,14 @@ impl Forward {
             if !may_repeat {
                 return Err(failed());
             }
-            lease = queue::another_turn(&self.fleet, errand.ask, &tried)
+            let total = errand.way.timeouts(errand.plan).total;
+            let turn = queue::another_turn(&self.fleet, errand.ask, &tried);
+            lease = queue::within(total, exchange.started(), self.clock, turn)
                 .await
-                .map_err(|_| failed())?;
+                .map_err(|fault| match fault.kind {
+                    Kind::Deadline => fault,
+                    _ => failed(),
+                })?;
             exchange.retried(loss.label());
         }
     }
@@ -200,23 +205,50 @@ impl Forward {
         let draft = Draft::new(errand, worker_plan, &id).map_err(Failure::Refused)?;
         let now = self.clock.now();
         exchange.upstream_sent(now);
-        let deadlines = Deadlines::new(&timeouts, errand.facts.streamed, now, exchange.started());
-        let sending = pin!(begin(pool, &draft, timeouts.connect, errand));
-        let (sent, first) = self.in_time(&deadlines, sending).await?;
+        let mut deadlines =
+            Deadlines::new(&timeouts, errand.facts.streamed, now, exchange.started());
+        let draft = || draft.request();
+        let sending = pin!(pool.send(&draft, timeouts.connect, errand.repeatable()));
+        let sent = self.in_time(&deadlines, None, sending).await?;
         if let Some(took) = sent.connected_in {
             self.fleet.connected(worker, took);
             exchange.connected(took);
         }
-        Ok(self.begun(sent.response, first, deadlines, exchange))
+        let (mut head, mut body) = sent.response.into_parts();
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Failure::Loss(Loss::Malformed(
+                "101 without an upgrade having been asked for".to_owned(),
+            )));
+        }
+        let streamed = headers::is_event_stream(&head.headers);
+        if streamed {
+            deadlines.streams();
+        }
+        let first = match errand.way {
+            Way::Route(_) => None,
+            Way::BuiltIn(_) => {
+                let piece = pin!(first_piece(&mut body));
+                self.in_time(&deadlines, Some(self.clock.now()), piece)
+                    .await?
+            }
+        };
+        headers::answer(&mut head.headers, streamed, exchange, self.clock.now());
+        Ok(Begin {
+            head,
+            first,
+            body,
+            deadlines,
+        })
     }
 
-    /// Waits for an answer to begin, until the first timer fires.
+    /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet.
     async fn in_time<T>(
         &self,
         deadlines: &Deadlines,
+        begun: Option<Seconds>,
         sending: impl Future<Output = Result<T, Loss>>,
     ) -> Result<T, Failure> {
-        let Some((due, kind, name, span)) = deadlines.next(None, None) else {
+        let Some((due, kind, name, span)) = deadlines.next(None, begun) else {
             return sending.await.map_err(Failure::Loss);
         };
         match timeout((due - self.clock.now()).to_duration(), sending).await {
@@ -228,48 +260,6 @@ impl Forward {
             }
         }
     }
-
-    fn begun(
-        &self,
-        response: http::Response<UpstreamBody>,
-        first: Option<Bytes>,
-        mut deadlines: Deadlines,
-        exchange: &Exchange,
-    ) -> Begin {
-        let (mut head, body) = response.into_parts();
-        let streamed = headers::is_event_stream(&head.headers);
-        if streamed {
-            deadlines.streams();
-        }
-        headers::answer(&mut head.headers, streamed, exchange, self.clock.now());
-        Begin {
-            head,
-            first,
-            body,
-            deadlines,
-        }
-    }
-}
-
-/// Sends and waits for the head of the answer; on built-in paths also for the first piece of its body.
-async fn begin(
-    pool: &Arc<Upstream>,
-    draft: &Draft<'_>,
-    connect: Seconds,
-    errand: &Errand<'_>,
-) -> Result<(Sent, Option<Bytes>), Loss> {
-    let draft = || draft.request();
-    let mut sent = pool.send(&draft, connect, errand.repeatable()).await?;
-    if sent.response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Loss::Malformed(
-            "101 without an upgrade having been asked for".to_owned(),
-        ));
-    }
-    let first = match errand.way {
-        Way::Route(_) => None,
-        Way::BuiltIn(_) => first_piece(sent.response.body_mut()).await?,
-    };
-    Ok((sent, first))
 }
 
 impl Failure {

@@ -5,8 +5,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-use super::headers;
-use super::relay::Relay;
+use super::relay::{self, Relay};
 use crate::facts::Dialect;
 use crate::fault::{Fault, Kind};
 use crate::observe::Exchange;
@@ -32,8 +31,7 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Exchange) -> Resp
     if let Some(methods) = fault.allow {
         fields.insert(ALLOW, HeaderValue::from_static(methods));
     }
-    headers::ours(fields, &exchange);
-    response.map(|bytes| Relay::whole(bytes, exchange))
+    relay::whole(response, exchange)
 }
 
 /// Rounded up: coming back early is refused again.

@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use super::flow::Flow;
@@ -66,22 +67,26 @@ pub fn own(
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = fields;
-    headers::ours(response.headers_mut(), &exchange);
-    response.map(|bytes| Relay::whole(bytes, exchange))
+    whole(response, exchange)
 }
 
-impl Relay {
-    /// A body of our own; the exchange is complete with it, unless it ended in a fault before.
-    #[must_use]
-    pub fn whole(bytes: Bytes, mut exchange: Exchange) -> Self {
+/// An answer of our own; the exchange is complete with it, unless it ended in a fault before.
+pub(super) fn whole(mut response: Response<Bytes>, mut exchange: Exchange) -> Response<Relay> {
+    headers::ours(response.headers_mut(), &exchange);
+    if exchange.asks_for_the_head() {
+        // The length stays and the body goes; HTTP/2 would send it otherwise.
+        let length = HeaderValue::from(response.body().len());
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+        response.body_mut().clear();
+    }
+    response.map(|bytes| {
         exchange.add_bytes_out(bytes.len() as u64);
         exchange.complete();
-        let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
         Relay(Source::Whole {
-            bytes,
+            bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
             _exchange: Box::new(exchange),
         })
-    }
+    })
 }
 
 impl Body for Relay {

@@ -6,9 +6,11 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::App;
-use crate::facts::BuiltIn;
+use crate::decide::State;
+use crate::facts::{BuiltIn, name_in_path};
 use crate::fault::{Fault, Kind};
 use crate::inspect::Way;
+use crate::units::ModelName;
 
 /// An answer of the proxy's own.
 pub(super) struct Own {
@@ -35,34 +37,13 @@ pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
             object: "list",
             data: app.served.iter().map(model).collect(),
         }),
-        BuiltIn::Model(name) => match app.served.iter().find(|served| served.as_str() == *name) {
-            Some(found) => json(&model(found)),
-            None => {
-                return Err(Fault::new(
-                    Kind::ModelNotFound,
-                    "no worker serves a model of this name",
-                ));
-            }
-        },
+        BuiltIn::Model(name) => json(&model(known(app, &name_in_path(name))?)),
         BuiltIn::KServeServer => json(&Server {
             name: "forebay",
             version: env!("CARGO_PKG_VERSION"),
             extensions: &["model_repository"],
         }),
-        BuiltIn::KServeIndex => {
-            let entry = |name| Indexed {
-                name,
-                version: "1",
-                state: "READY",
-                reason: "",
-            };
-            json(
-                &app.served
-                    .iter()
-                    .map(|served| entry(served.as_str()))
-                    .collect::<Vec<_>>(),
-            )
-        }
+        BuiltIn::KServeIndex => json(&index(app)),
         BuiltIn::KServeRefused => {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -70,6 +51,35 @@ pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
             ));
         }
     }))
+}
+
+fn known<'a>(app: &'a App, name: &str) -> Result<&'a ModelName, Fault> {
+    let found = app.served.iter().find(|served| served.as_str() == name);
+    found.ok_or_else(|| Fault::new(Kind::ModelNotFound, "no worker serves a model of this name"))
+}
+
+/// Every model, and whether somebody who serves it is up.
+fn index(app: &App) -> Vec<Indexed<'_>> {
+    let plan = app.plan.load();
+    let workers = app.fleet.snapshot();
+    let is_up = |model: &ModelName| {
+        plan.workers.iter().zip(&workers).any(|(plan, worker)| {
+            worker.state == State::Up && plan.models.iter().any(|alias| alias.client == *model)
+        })
+    };
+    let entry = |model| {
+        let (state, reason) = if is_up(model) {
+            ("READY", "")
+        } else {
+            ("UNAVAILABLE", "no worker that serves it is up")
+        };
+        Indexed {
+            name: model.as_str(),
+            state,
+            reason,
+        }
+    };
+    app.served.iter().map(entry).collect()
 }
 
 #[derive(Serialize)]
@@ -92,7 +102,7 @@ struct Model<'a> {
     owned_by: &'static str,
 }
 
-fn model(name: &crate::units::ModelName) -> Model<'_> {
+fn model(name: &ModelName) -> Model<'_> {
     Model {
         id: name.as_str(),
         object: "model",
@@ -109,11 +119,10 @@ struct Server {
     extensions: &'static [&'static str],
 }
 
-/// An entry of Triton's repository index.
+/// An entry of Triton's repository index. Versions are the workers' own and may differ, so none is named.
 #[derive(Serialize)]
 struct Indexed<'a> {
     name: &'a str,
-    version: &'static str,
     state: &'static str,
     reason: &'static str,
 }

@@ -3,7 +3,8 @@
 //! hyper's own `header_read_timeout` also runs while a kept-alive connection is idle, and it has none for HTTP/2, so the
 //! deadlines live here: the *whole* head must arrive within `limits.header_timeout` (a byte now and then does not
 //! extend it), and between requests the connection may be silent for `limits.idle`. While a request is being answered
-//! there is no deadline here; the line and the relay have theirs.
+//! there is no deadline here; the line and the relay have theirs. On HTTP/2 only the first head has a deadline of its own:
+//! what comes between later requests may be a ping, so the next head has `limits.idle`.
 //!
 //! A timer is armed at most once per deadline that lies nearer than the armed one, and only when a read would wait, so
 //! a busy connection pays one atomic store per request.
@@ -33,6 +34,7 @@ pub(super) struct Pulse {
     deadline: AtomicU64,
     answering: AtomicU32,
     head_begun: AtomicBool,
+    multiplexed: AtomicBool,
     cut: AtomicBool,
 }
 
@@ -46,6 +48,7 @@ impl Pulse {
             deadline: AtomicU64::new(NEVER),
             answering: AtomicU32::new(0),
             head_begun: AtomicBool::new(true),
+            multiplexed: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         };
         pulse.due_in(header_timeout);
@@ -57,6 +60,11 @@ impl Pulse {
         self.answering.fetch_add(1, Ordering::AcqRel);
         self.deadline.store(NEVER, Ordering::Release);
         Answering(self.clone())
+    }
+
+    /// HTTP/2 is spoken: bytes between requests are pings and window updates rather than the beginning of a head.
+    pub(super) fn multiplexes(&self) {
+        self.multiplexed.store(true, Ordering::Release);
     }
 
     /// True when a head did not arrive in time.
@@ -74,10 +82,11 @@ impl Pulse {
         self.deadline.store(at as u64, Ordering::Release);
     }
 
-    /// Bytes came in: between requests they begin a head.
+    /// Bytes came in: between requests they begin a head, unless nobody can tell what they are.
     fn heard(&self) {
         let between = self.answering.load(Ordering::Acquire) == 0;
-        if between && !self.head_begun.swap(true, Ordering::AcqRel) {
+        let tells = !self.multiplexed.load(Ordering::Acquire);
+        if between && tells && !self.head_begun.swap(true, Ordering::AcqRel) {
             self.due_in(self.header_timeout);
         }
     }
@@ -252,6 +261,21 @@ mod tests {
                 io::ErrorKind::TimedOut
             );
             assert!(!pulse.cut_a_head());
+        });
+    }
+
+    #[test]
+    fn a_ping_between_http2_requests_begins_no_head() {
+        runtime().block_on(async {
+            let (mut client, mut server, pulse) = guarded(0.02, 60.0);
+            pulse.multiplexes();
+            drop(pulse.begin());
+            client.write_all(b"ping").await.unwrap();
+            let mut buffer = [0; 16];
+            assert_eq!(server.read(&mut buffer).await.unwrap(), 4);
+            let read =
+                tokio::time::timeout(Seconds(0.1).to_duration(), server.read(&mut buffer)).await;
+            assert!(read.is_err(), "the connection may idle on");
         });
     }
 

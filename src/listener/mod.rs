@@ -36,7 +36,7 @@ use crate::observe::Observe;
 /// What an HTTP/2 client says first (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Streams per HTTP/2 connection and window sizes in bytes: Envoy's figures, as `SECURITY.md` explains.
+/// Streams per HTTP/2 connection and window sizes in bytes: the figures that Envoy recommends for an edge proxy.
 const H2_STREAMS: u32 = 100;
 const H2_STREAM_WINDOW: u32 = 64 << 10;
 const H2_CONNECTION_WINDOW: u32 = 1 << 20;
@@ -242,6 +242,7 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pulse = seat.pulse.clone();
+    pulse.multiplexes();
     let service = service_fn(move |request| seat.answer(request));
     let mut connection = pin!(
         hyper::server::conn::http2::Builder::new(TokioExecutor::new())

@@ -122,6 +122,12 @@ impl Exchange {
         &self.id
     }
 
+    /// Whether the answer is to have no body.
+    #[must_use]
+    pub fn asks_for_the_head(&self) -> bool {
+        self.method == Method::HEAD
+    }
+
     /// When the head had been read whole.
     #[must_use]
     pub fn started(&self) -> Seconds {

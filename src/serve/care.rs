@@ -11,7 +11,7 @@ use pingora_core::services::ServiceReadyNotifier;
 use pingora_core::services::background::BackgroundService;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::fleet;
 use crate::line::App;
@@ -22,6 +22,9 @@ const SAMPLE: Duration = Duration::from_millis(200);
 
 /// Time between two looks whether clients are listened to.
 const LOOK: Duration = Duration::from_millis(2);
+
+/// The longest that opening a listener may take: Pingora gives up on an address in use after some 30 s.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Looks after the fleet until the process stops.
 pub(super) struct Care {
@@ -43,8 +46,18 @@ impl BackgroundService for Care {
     ) {
         let plan = self.app.plan.load_full();
         let opened = async {
-            for address in &plan.listen.http {
-                accepting(*address).await;
+            // Port 0 takes a free one, and only the system knows which.
+            let known = plan
+                .listen
+                .http
+                .iter()
+                .filter(|address| address.port() != 0);
+            for address in known {
+                if timeout(PATIENCE, accepting(*address)).await.is_err() {
+                    // Whoever bound it in between has it; Pingora's own task has said so and ended.
+                    tracing::error!("{address} can't be listened on; stopping");
+                    std::process::exit(1);
+                }
             }
             listening.notify_ready();
         };

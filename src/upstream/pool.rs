@@ -25,7 +25,7 @@ use crate::units::Seconds;
 /// Kept connections per worker and thread.
 const KEEP: usize = 512;
 
-/// The longest a connection is kept unused.
+/// A connection that was unused for longer is not used again.
 const KEEP_FOR: Seconds = Seconds(50.0);
 
 type Http2 = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes::Bytes>>;
@@ -189,13 +189,14 @@ impl Upstream {
         )
     }
 
-    /// The connection used last that is ready; those that closed meanwhile are dropped on the way.
+    /// The connection used last that is ready; those that closed or grew stale meanwhile are dropped on the way.
     fn take_idle(&self) -> Option<Http1> {
+        let now = self.clock.now();
         self.with_kept(|kept| {
             let idle = &mut kept.idle;
             for at in (0..idle.len()).rev() {
                 let sender = &idle[at].connection.sender;
-                if sender.is_closed() {
+                if sender.is_closed() || now - idle[at].since > KEEP_FOR {
                     idle.remove(at);
                 } else if sender.is_ready() {
                     return Some(idle.remove(at).connection);

@@ -127,8 +127,8 @@ async fn infer_inner(
         return Err(no_binary("the body"));
     }
     let body = super::read(headers, body).await?;
-    let typed: InferBody = serde_json::from_slice(&body)
-        .map_err(|error| Fault::bad(format!("the body can't be read: {error}")))?;
+    let typed: InferBody =
+        serde_json::from_slice(&body).map_err(|error| super::unreadable(&error))?;
     let id = typed.id.clone();
     let outputs = model.infer(typed.check()?).await?;
     Ok(super::json(&answer(model, id.as_deref(), &outputs)))

@@ -94,6 +94,19 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
     to_bytes(body, BODY_LIMIT).await.map_err(|_| over())
 }
 
+/// A body that is not what it should be. serde repeats the string that it stumbles over, which may be a client's text.
+fn unreadable(error: &serde_json::Error) -> Fault {
+    let said = error.to_string();
+    let repeats = ["invalid type: string", "invalid value: string"];
+    if !repeats.iter().any(|words| said.starts_with(words)) {
+        return Fault::bad(format!("the body can't be read: {said}"));
+    }
+    let (line, column) = (error.line(), error.column());
+    Fault::bad(format!(
+        "the body can't be read: a string stands where something else is expected, at line {line} column {column}"
+    ))
+}
+
 /// 200 with a JSON body.
 fn json<T: Serialize>(value: &T) -> Response {
     with_status(StatusCode::OK, value)

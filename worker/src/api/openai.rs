@@ -80,8 +80,8 @@ async fn embeddings(State(app): State<Arc<App>>, headers: HeaderMap, body: Body)
 
 async fn embeddings_inner(app: &App, headers: &HeaderMap, body: Body) -> Result<Response, Fault> {
     let body = super::read(headers, body).await?;
-    let typed: EmbeddingsBody = serde_json::from_slice(&body)
-        .map_err(|error| Fault::bad(format!("the body can't be read: {error}")))?;
+    let typed: EmbeddingsBody =
+        serde_json::from_slice(&body).map_err(|error| super::unreadable(&error))?;
     let model = app.model(&typed.model, None)?;
     let encoding = Encoding::from_name(typed.encoding_format.as_deref())?;
     let inputs = typed.input.check()?;

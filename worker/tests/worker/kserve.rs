@@ -180,6 +180,15 @@ fn names_that_do_not_fit_and_rubbish_are_400_never_500() {
         (json!([]), "can't be read"),
     ]);
     let (_models, worker) = plus();
+    for misplaced in [
+        changed(|r| r["inputs"] = json!("canary")),
+        changed(|r| r["inputs"][0]["shape"] = json!("canary")),
+        changed(|r| r["inputs"][0]["parameters"] = json!("canary")),
+    ] {
+        let answer = worker.post("/v2/models/plus/infer", &misplaced.to_string());
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert!(!format!("{answer:?}").contains("canary"), "{answer:?}");
+    }
     for rubbish in ["", "{", "nonsense", &"[".repeat(10_000)] {
         let answer = worker.post("/v2/models/plus/infer", rubbish);
         assert_eq!(answer.status, 400, "{answer:?}");
