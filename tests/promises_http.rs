@@ -179,14 +179,26 @@ fn p20_a_refused_upload_hears_why_however_much_it_has_sent() {
         .worker("w", &worker)
         .section("[limits]\nbody = \"64KiB\"")
         .start();
-    let body = chat(&"x".repeat(200 << 10));
-    for _ in 0..10 {
-        let answer = proxy.chat(&body);
+    for size in [200 << 10, 8 << 20].repeat(10) {
+        let answer = proxy.chat(&chat(&"x".repeat(size)));
         assert_eq!(
             (answer.status, answer.reason()),
             (413, Some("body_too_large"))
         );
     }
+}
+
+#[test]
+fn p20_an_upload_that_says_it_is_too_long_is_refused_before_it_comes() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let mut client = proxy.connect();
+    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 99000000\r\n\r\n");
+    let before = worker.now();
+    client.send(head.as_bytes());
+    assert_eq!(client.answer().status, 413);
+    let passed = (worker.now() - before).0;
+    assert!(passed < 0.5, "{passed} s");
 }
 
 #[test]

@@ -15,9 +15,9 @@ use crate::units::{Bytes as ByteCount, Seconds};
 /// Room made at once for a body that says its length; more is made as it arrives.
 const TRUST: usize = 1 << 20;
 
-/// How long and how much of an unwanted body is read, so that the refusal is not lost in a connection reset
-/// (RFC 9112 §9.6: a close with unread data may erase the answer before the client reads it).
-const DISCARD: (Duration, usize) = (Duration::from_secs(1), 256 << 10);
+/// How long an unwanted body is read, so that the refusal is not lost in a connection reset (RFC 9112 §9.6: a close with
+/// unread data may erase the answer before the client reads it).
+const DISCARD: Duration = Duration::from_secs(1);
 
 /// Reads bodies within the limits.
 #[derive(Debug)]
@@ -68,6 +68,9 @@ impl Drop for Counted {
 }
 
 impl Intake {
+    /// How much of an unwanted body is read before it is refused.
+    pub const DISCARDED: u64 = 256 << 10;
+
     /// Holds nothing yet.
     #[must_use]
     pub fn new(limits: &Limits, observe: Arc<Observe>) -> Self {
@@ -135,23 +138,26 @@ impl Intake {
         })
     }
 
-    /// Reads and forgets what a refused client is still sending, within bounds.
+    /// Reads and forgets what a refused client is still sending, within bounds, so that the connection can be used again.
+    /// One that says it sends more than that hears the refusal at once; its connection closes, after a moment.
     pub async fn discard<B>(&self, body: &mut B)
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let (patience, most) = DISCARD;
+        if body.size_hint().lower() > Self::DISCARDED {
+            return;
+        }
         let reading = async {
             let mut read = 0;
-            while read < most {
+            while read < Self::DISCARDED {
                 match body.frame().await {
-                    Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
+                    Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len) as u64,
                     _ => return,
                 }
             }
         };
         // However it ends, the refusal goes out next.
-        let _ = tokio::time::timeout(patience, reading).await;
+        let _ = tokio::time::timeout(DISCARD, reading).await;
     }
 
     async fn next<B>(&self, body: &mut B) -> Result<Option<Bytes>, Fault>

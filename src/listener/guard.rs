@@ -4,7 +4,8 @@
 //! deadlines live here: the *whole* head must arrive within `limits.header_timeout` (a byte now and then does not
 //! extend it), and between requests the connection may be silent for `limits.idle`. While a request is being answered
 //! there is no deadline here; the line and the relay have theirs. On HTTP/2 only the first head has a deadline of its own:
-//! what comes between later requests may be a ping, so the next head has `limits.idle`.
+//! what comes between later requests may be a ping, so the next head has `limits.idle`. A connection that closes on a client
+//! which still sends an upload lingers for a moment.
 //!
 //! A timer is armed at most once per deadline that lies nearer than the armed one, and only when a read would wait, so
 //! a busy connection pays one atomic store per request.
@@ -22,6 +23,9 @@ use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::units::Seconds;
 
+/// How long a refused upload is still read after the answer, so that a reset does not erase it (RFC 9112 §9.6).
+const LINGER: Seconds = Seconds(1.0);
+
 /// No deadline, in microseconds since the start of the process.
 const NEVER: u64 = u64::MAX;
 
@@ -35,6 +39,7 @@ pub(super) struct Pulse {
     answering: AtomicU32,
     head_begun: AtomicBool,
     multiplexed: AtomicBool,
+    unread: AtomicBool,
     cut: AtomicBool,
 }
 
@@ -49,6 +54,7 @@ impl Pulse {
             answering: AtomicU32::new(0),
             head_begun: AtomicBool::new(true),
             multiplexed: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         };
         pulse.due_in(header_timeout);
@@ -65,6 +71,11 @@ impl Pulse {
     /// HTTP/2 is spoken: bytes between requests are pings and window updates rather than the beginning of a head.
     pub(super) fn multiplexes(&self) {
         self.multiplexed.store(true, Ordering::Release);
+    }
+
+    /// A request was answered while its client still sends: the connection will close, and not before that was read.
+    pub(super) fn leaves_unread(&self) {
+        self.unread.store(true, Ordering::Release);
     }
 
     /// True when a head did not arrive in time.
@@ -121,6 +132,8 @@ pub(super) struct Guarded<IO> {
     replay: Bytes,
     pulse: Arc<Pulse>,
     alarm: Alarm,
+    /// When reading on after the last answer ends; set once nothing more is written.
+    lingers_until: Option<Seconds>,
 }
 
 impl<IO> Guarded<IO> {
@@ -131,6 +144,7 @@ impl<IO> Guarded<IO> {
             replay: Bytes::new(),
             pulse,
             alarm,
+            lingers_until: None,
         }
     }
 
@@ -149,6 +163,25 @@ impl<IO> Guarded<IO> {
             if deadline.is_some() {
                 self.pulse.cut.store(true, Ordering::Release);
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> Guarded<IO> {
+    /// Reads and forgets what still comes, until the client has heard and closes, or time is up.
+    fn poll_linger(&mut self, cx: &mut Context<'_>, until: Seconds) -> Poll<()> {
+        let mut scratch = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.io).poll_read(cx, &mut buffer) {
+                Poll::Pending => return self.alarm.poll(cx, until),
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    if self.pulse.clock.now() >= until {
+                        return Poll::Ready(());
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
             }
         }
     }
@@ -179,7 +212,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -193,7 +226,18 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        let until = match self.lingers_until {
+            Some(until) => until,
+            None => {
+                ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+                let until = self.pulse.clock.now() + LINGER;
+                *self.lingers_until.insert(until)
+            }
+        };
+        if self.pulse.unread.load(Ordering::Acquire) {
+            ready!(self.poll_linger(cx, until));
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write_vectored(

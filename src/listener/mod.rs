@@ -26,6 +26,7 @@ use tokio::sync::{Notify, watch};
 
 use self::guard::{Answering, Guarded, Pulse};
 use crate::admin::Admin;
+use crate::admission::Intake;
 use crate::clock::Clock;
 use crate::config::plan::Limits;
 use crate::forward::relay::Relay;
@@ -296,6 +297,8 @@ impl Seat {
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Answer>, Infallible>> + use<> {
         let answering = self.pulse.begin();
+        let pulse = self.pulse.clone();
+        let upload = request.body().size_hint().lower() > Intake::DISCARDED;
         let answer = match &self.plane {
             Plane::Client(app) => {
                 Either::Left(line::answer(app.clone(), self.client.clone(), request))
@@ -307,6 +310,9 @@ impl Seat {
                 Either::Left(answering) => answering.await.map(Either::Left),
                 Either::Right(answer) => answer.map(Either::Right),
             };
+            if upload && !response.status().is_success() {
+                pulse.leaves_unread();
+            }
             Ok(response.map(|body| Tracked {
                 body,
                 _answering: answering,
