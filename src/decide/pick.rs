@@ -2,6 +2,17 @@
 //!
 //! Ties are broken at random: a fixed order would send everything to the first of several equal workers, and proxies
 //! that share a fleet would all agree on it.
+//!
+//! A price is a belief, and only a worker that is used can correct it. So least time gives the benefit of the doubt: a
+//! worker is priced between what is believed of it and the fastest that has shown its speed, the nearer to the latter the
+//! fewer samples it has. With none it counts as fast as that one, so it is tried; one that is four times slower looks
+//! twice as slow after 8 samples, and 5 % cheaper than it is after 200: no client is sent for long to a worker that is
+//! known to be slow.
+//!
+//! 2026-11-30: believed that priors of a fast card would get everybody tried often enough. Seen with 8 clients, answers
+//! of 8 tokens in one piece and workers of 4:1, in each of 300 simulations: after the four answers of the first burst the
+//! slow one was still believed to need 15 ms a token instead of 4, since the prior says 20 and the burst made it wait. It
+//! looked like 120 ms instead of 68, the fast one seldom costs more than 80, and the slow one got no fifth request.
 
 use super::cost::Terms;
 use crate::rng::Rng;
@@ -9,6 +20,8 @@ use crate::units::WorkerId;
 
 /// Prices this close to the least are as good: estimates are no finer.
 const TIE: f64 = 1.02;
+/// After so many samples, a worker's belief counts for half.
+const HALF_BELIEVED: f64 = 8.0;
 
 /// How a worker is chosen among those that could serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +43,27 @@ pub(super) struct Candidate {
     pub worker: WorkerId,
     /// At what price.
     pub terms: Terms,
+    /// From how many samples that is known.
+    pub samples: u64,
     /// With how many requests already.
     pub inflight: u32,
+}
+
+impl Candidate {
+    /// The seconds that it needs if nobody waits there.
+    fn work(&self) -> f64 {
+        (self.terms.own + self.terms.decode).0
+    }
+
+    /// Its price, less the doubt that it is really slower than the fastest.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "doubt is gone long before 2^53 samples"
+    )]
+    fn doubted(&self, fastest: f64) -> f64 {
+        let doubt = HALF_BELIEVED / (HALF_BELIEVED + self.samples as f64);
+        self.terms.total().0 * (fastest / self.work()).min(1.0).powf(doubt)
+    }
 }
 
 impl Policy {
@@ -53,11 +85,16 @@ impl Policy {
 }
 
 fn keep_cheapest(candidates: &mut Vec<Candidate>) {
+    let fastest = candidates
+        .iter()
+        .filter(|candidate| candidate.samples > 0)
+        .map(|candidate| candidate.work())
+        .fold(f64::INFINITY, f64::min);
     let least = candidates
         .iter()
-        .map(|candidate| candidate.terms.total().0)
+        .map(|candidate| candidate.doubted(fastest))
         .fold(f64::INFINITY, f64::min);
-    candidates.retain(|candidate| candidate.terms.total().0 <= least * TIE);
+    candidates.retain(|candidate| candidate.doubted(fastest) <= least * TIE);
 }
 
 fn keep_idlest(candidates: &mut Vec<Candidate>) {
@@ -88,6 +125,7 @@ mod tests {
                 own: Seconds(*own),
                 decode: Seconds::ZERO,
             },
+            samples: 1_000,
             inflight: 9 - id,
         };
         (0..).zip(prices).map(priced).collect()
@@ -112,6 +150,31 @@ mod tests {
         assert_eq!(picked(Policy::LeastInflight, &prices), [2]);
         assert_eq!(picked(Policy::Random, &prices), [0, 1, 2]);
         assert!(picked(Policy::LeastTime, &[]).is_empty());
+    }
+
+    /// Whether a worker that is idle and four times as slow is preferred to one with three requests waiting.
+    fn slow_is_tried(samples: u64) -> bool {
+        let mut pair = candidates(&[1.0, 4.0]);
+        pair[0].terms.wait = Seconds(2.0);
+        pair[1].samples = samples;
+        let picked = Policy::LeastTime.pick(&mut pair, None, &mut Rng::seeded(3));
+        picked.unwrap().worker == WorkerId(1)
+    }
+
+    #[test]
+    fn a_worker_is_tried_again_until_it_is_known_to_be_slow() {
+        assert!(slow_is_tried(0) && slow_is_tried(4));
+        assert!(!slow_is_tried(200));
+    }
+
+    #[test]
+    fn nobody_looks_faster_than_the_fastest_that_has_shown_it() {
+        let mut pair = candidates(&[1.0, 1.5]);
+        pair[0].samples = 0;
+        pair[1].samples = 1;
+        assert_eq!(pair[1].doubted(1.5), 1.5);
+        let picked = Policy::LeastTime.pick(&mut pair, None, &mut Rng::seeded(3));
+        assert_eq!(picked.unwrap().worker, WorkerId(0));
     }
 
     #[test]

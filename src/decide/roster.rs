@@ -85,6 +85,7 @@ impl Roster {
         candidates.extend(self.with_room(ask, row, tried).map(|worker| Candidate {
             worker: worker.id(),
             terms: cost::price(worker, size, now),
+            samples: worker.speeds().prefill_samples(size.work),
             inflight: worker.inflight(),
         }));
         let found = candidates.len();

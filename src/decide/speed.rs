@@ -18,8 +18,9 @@
 //! on a worker with no other answers tau is then never learned, and that the rest is negative on one faster than the
 //! prior, which stayed expensive for ever. Done now as above.
 //!
-//! Known limit: what is believed of a worker changes only while it is used. One that was rightly or wrongly found slow,
-//! and whose price is never the least, stays unused until there are calibration requests.
+//! Known limit: what is believed of a worker changes only while it is used. `pick` tries one again that few requests
+//! have shown slow; one that many have, and that has become faster since, stays unused until there are calibration
+//! requests.
 
 use super::ask::Work;
 use super::line_fit::{Line, LineFit, Sample};
@@ -94,6 +95,11 @@ impl Speeds {
         self.decode.line()
     }
 
+    /// Seconds from the first to the last of so many output tokens, while so many requests share the card.
+    pub(super) fn decoding(&self, output: f64, sharing: f64) -> Seconds {
+        self.decode.line().at(sharing) * (output - 1.0).max(0.0)
+    }
+
     /// Samples behind a prefill line.
     pub(super) fn prefill_samples(&self, work: Work) -> u64 {
         self.prefill_fit(work).samples()
@@ -121,7 +127,7 @@ impl Speeds {
     pub(super) fn learn_whole(&mut self, answer: Whole) {
         let own = self.generate.line().at(answer.prompt);
         let tau = self.decode.line().at(answer.sharing);
-        let expected = answer.wait + own + tau * (answer.output - 1.0).max(0.0);
+        let expected = answer.wait + own + self.decoding(answer.output, answer.sharing);
         let ratio = answer.took.max(Seconds::ZERO).0 / expected.0;
         self.generate.learn(alone(answer.prompt, own * ratio));
         if answer.output > 1.0 {

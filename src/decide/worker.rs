@@ -346,6 +346,9 @@ impl Worker {
                     output,
                     sharing: first_byte.sharing,
                 });
+                let decoding = self.speeds.decoding(output, first_byte.sharing);
+                let came = booking.sent + self.net() + first_byte.took;
+                self.backlog.turn(came - decoding);
             }
             (Work::Generate, _) => {}
         }
@@ -496,7 +499,8 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_later_request_that_leaves_nor_a_whole_answer_turns_to_the_next() {
+    fn a_whole_answer_turned_to_the_next_when_its_tokens_began_and_a_later_request_that_leaves_did_not()
+     {
         let mut worker = worker();
         let book = |worker: &mut Worker, number, streamed| {
             worker.book(order(number, Work::Generate, streamed), Seconds(1.0))
@@ -507,9 +511,13 @@ mod tests {
             book(&mut worker, 3, true),
         );
         worker.finish(last, Outcome::Gone, Seconds(1.8));
-        worker.finish(whole, answered(1_000.0, 30.0), Seconds(1.9));
+        worker.finish(whole, answered(1_000.0, 21.0), Seconds(1.9));
+        let sharing = (3.0 * 0.8 + 2.0 * 0.1) / 0.9;
+        let began = Seconds(1.9) - worker.speeds().decoding(21.0, sharing);
         worker.first_byte(&mut next, Seconds(2.0));
-        assert_eq!(next.first_byte.unwrap().prefill, Seconds(1.0));
+        let seen = next.first_byte.unwrap().prefill;
+        assert!((seen - (Seconds(2.0) - began)).0.abs() < 1e-9, "{seen}");
+        assert!(seen < Seconds(0.9), "{seen}");
         worker.finish(next, Outcome::Gone, Seconds(3.0));
         assert_eq!(worker.check(), Ok(()));
     }

@@ -20,6 +20,8 @@ pub struct Load {
     pub cap: u32,
     /// The shortest and the longest prompt.
     pub prompts: [f64; 2],
+    /// The shortest and the longest answer, for work that generates.
+    pub outputs: [u32; 2],
 }
 
 /// A request that was placed.
@@ -92,7 +94,10 @@ impl ClosedLoop {
         let prompt = shortest + self.rng.unit() * (longest - shortest);
         let output = match self.load.work {
             Work::Embed => 0,
-            Work::Generate => 20 + u32::try_from(self.rng.below(60)).unwrap(),
+            Work::Generate => {
+                let [fewest, most] = self.load.outputs;
+                fewest + u32::try_from(self.rng.below((most - fewest + 1) as usize)).unwrap()
+            }
         };
         self.wanted[client] = Wanted { prompt, output };
         let ask = Ask {

@@ -15,6 +15,8 @@ pub struct Make {
     pub cold: f64,
     /// Prefills at the same time, each of them that much slower.
     pub hands: usize,
+    /// Whether tokens are made beside prompts, rather than after them.
+    pub beside: bool,
 }
 
 impl Make {
@@ -24,6 +26,7 @@ impl Make {
         decode: (0.001, 0.004),
         batch: 1,
         hands: 1,
+        beside: false,
         cold: 0.0,
     };
 
@@ -104,7 +107,7 @@ impl Machine {
         let now = self.next();
         let due = self.steps.iter().position(|step| step.ends == now);
         let step = self.steps.remove(due.expect("a step under way"));
-        let seen = if step.prompts.is_empty() {
+        let seen = if step.is_decode() {
             for job in &mut self.streams {
                 job.output -= 1;
             }
@@ -123,9 +126,21 @@ impl Machine {
         seen
     }
 
+    /// Steps that a prompt has to wait for.
+    fn busy(&self) -> usize {
+        let counts = |step: &&Step| !(self.make.beside && step.is_decode());
+        self.steps.iter().filter(counts).count()
+    }
+
+    /// Whether tokens have to wait.
+    fn may_not_decode(&self) -> bool {
+        let counts = |step: &Step| !self.make.beside || step.is_decode();
+        self.steps.iter().any(counts)
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "a handful of hands and streams")]
     fn begin(&mut self, now: f64) {
-        while !self.queue.is_empty() && self.steps.len() < self.make.hands {
+        while !self.queue.is_empty() && self.busy() < self.make.hands {
             let batch = self.make.batch.min(self.queue.len());
             let prompts: Vec<Job> = self.queue.drain(..batch).collect();
             let tokens: f64 = prompts.iter().map(|job| job.prompt).sum();
@@ -137,12 +152,18 @@ impl Machine {
                 prompts,
             });
         }
-        if self.steps.is_empty() && !self.streams.is_empty() {
+        if !self.streams.is_empty() && !self.may_not_decode() {
             let (fixed, each) = self.make.decode;
             self.steps.push(Step {
                 ends: now + fixed + each * self.streams.len() as f64,
                 prompts: Vec::new(),
             });
         }
+    }
+}
+
+impl Step {
+    fn is_decode(&self) -> bool {
+        self.prompts.is_empty()
     }
 }
