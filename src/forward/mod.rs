@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, StatusCode, response};
+use http::{Method, StatusCode, Version, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
@@ -237,6 +237,9 @@ impl Forward {
         exchange: &Exchange,
     ) -> Begin {
         let (mut head, body) = response.into_parts();
+        // What is spoken to the client is ours to say (RFC 9110 §2.5): an answer that only ends with its connection, as
+        // HTTP/1.0 has it, gets a framing in which a cut can be seen.
+        head.version = Version::HTTP_11;
         let streamed = headers::is_event_stream(&head.headers);
         if streamed {
             deadlines.streams();
