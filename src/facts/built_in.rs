@@ -124,6 +124,7 @@ impl<'a> BuiltIn<'a> {
         match (model, after) {
             ("", _) | ("stats", "") => None,
             (_, "/trace/setting") => Some(BuiltIn::KServeRefused),
+            _ if after.split('/').any(is_dots) => Some(BuiltIn::KServeRefused),
             _ => Some(BuiltIn::KServeModel { model, rest: after }),
         }
     }
@@ -171,6 +172,13 @@ impl<'a> BuiltIn<'a> {
     }
 }
 
+/// Whether a path segment means another place than where it stands (RFC 3986 §5.2.4): a worker, or what stands before
+/// it, might resolve it to a path that is refused here.
+fn is_dots(segment: &str) -> bool {
+    let plain = segment.replace("%2e", ".").replace("%2E", ".");
+    plain == "." || plain == ".."
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +220,10 @@ mod tests {
             of("/v2/systemsharedmemory/status"),
             Some(BuiltIn::KServeRefused)
         );
+        for dots in ["..", ".", "%2e%2E", ".%2e"] {
+            let path = format!("/v2/models/m/{dots}/../repository/models/m/unload");
+            assert_eq!(BuiltIn::of(&path), Some(BuiltIn::KServeRefused), "{dots}");
+        }
         assert_eq!(of("/v2/repository/index"), Some(BuiltIn::KServeIndex));
     }
 
