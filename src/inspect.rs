@@ -1,11 +1,12 @@
 //! From a head and a body to what the request is: which way it goes, and the facts it is routed by.
 //!
 //! hyper has parsed the head; what it lets through and we can't read safely is refused here: a missing or doubled
-//! `Host`, a target that names another host than `Host` does, CONNECT, upgrades that this version does not carry.
+//! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, upgrades
+//! that this version does not carry.
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, UPGRADE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Version};
 
@@ -122,6 +123,7 @@ fn readable(head: &Parts) -> Result<(), Fault> {
         )
         .allow(""));
     }
+    framing(head)?;
     let hosts: Vec<_> = head.headers.get_all(HOST).iter().take(2).collect();
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
     let host = match hosts[..] {
@@ -130,7 +132,7 @@ fn readable(head: &Parts) -> Result<(), Fault> {
         [host] => host.to_str().unwrap_or_default(),
         _ => return Err(bad("Host is given twice (RFC 9112 §3.2)")),
     };
-    if host.is_empty() || host.parse::<http::uri::Authority>().is_err() {
+    if host.contains('@') || host.parse::<http::uri::Authority>().is_err() {
         return Err(bad("Host is empty or no host name"));
     }
     match authority {
@@ -138,6 +140,16 @@ fn readable(head: &Parts) -> Result<(), Fault> {
             Err(bad("the target and Host name two hosts"))
         }
         _ => upgrade(head),
+    }
+}
+
+/// The body came in chunks; what else it was coded in is lost on the way, as the header names one hop.
+fn framing(head: &Parts) -> Result<(), Fault> {
+    let codings: Vec<_> = head.headers.get_all(TRANSFER_ENCODING).iter().collect();
+    match codings[..] {
+        [] => Ok(()),
+        [only] if only.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(bad("Transfer-Encoding is something else than `chunked`")),
     }
 }
 

@@ -69,7 +69,15 @@ impl std::error::Error for StartError {}
 /// # Errors
 /// When a port is in use, or the state folder or the access log can't be written.
 pub fn run(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
-    diagnostics::start(plan.log.level);
+    diagnostics::start(plan.log.level)
+        .map_err(|error| StartError(format!("diagnostics can't be written: {error}")))?;
+    let ended = begin(plan, admin_token);
+    diagnostics::flush();
+    ended
+}
+
+/// Takes hold of everything that may be missing, then serves.
+fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
     let signals = Signals::catch()
         .map_err(|error| StartError(format!("signals can't be caught: {error}")))?;
     addresses(&plan).try_for_each(probe_bind)?;

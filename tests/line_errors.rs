@@ -56,14 +56,32 @@ fn a_body_without_a_model_goes_to_the_only_model_there_is() {
 }
 
 #[test]
-fn a_missing_or_doubled_host_is_400() {
+fn a_missing_doubled_or_odd_host_is_400() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);
-    for hosts in ["", "host: a\r\nhost: b\r\n", "host: a\r\nHost: a\r\n"] {
+    for hosts in [
+        "",
+        "host: a\r\nhost: b\r\n",
+        "host: a\r\nHost: a\r\n",
+        "host: u@a\r\n",
+    ] {
         let bytes = format!("GET /v1/models HTTP/1.1\r\n{hosts}\r\n");
         let answer = proxy.connect().send(bytes.as_bytes()).answer();
         assert_eq!(answer.status, 400, "{hosts:?}");
     }
+}
+
+#[test]
+fn a_transfer_coding_besides_chunked_is_400() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    for coding in ["gzip, chunked", "chunked, chunked", "identity"] {
+        let framing = [("transfer-encoding", coding)];
+        let bytes = request("POST", CHAT, &framing, &chunked(&[chat("x").as_bytes()]));
+        let answer = proxy.connect().send(&bytes).answer();
+        assert_eq!(answer.status, 400, "{coding}");
+    }
+    assert_eq!(worker.count(), 0);
 }
 
 #[test]

@@ -152,6 +152,24 @@ fn p13_signals_whose_time_has_not_come_are_answered_in_the_log_and_kill_nothing(
 }
 
 #[test]
+fn p13_a_stderr_that_nobody_reads_holds_up_neither_requests_nor_the_end() {
+    let worker = Engine::start();
+    let proxy = Proxy::setup()
+        .section("[log]\nlevel = \"trace\"")
+        .worker("w", &worker)
+        .deaf()
+        .start();
+    // A pipe holds 64 KiB; each of these is a line of it.
+    for _ in 0..1_000 {
+        let mut client = proxy.connect();
+        client.send(&request("POST", CHAT, &[], chat("x").as_bytes())[..40]);
+    }
+    assert_eq!(proxy.chat(&chat("x")).status, 200);
+    proxy.signal("TERM");
+    assert!(proxy.wait_exit(PATIENCE).success());
+}
+
+#[test]
 fn p20_long_prompts_pass_and_longer_than_the_limit_are_refused_before_they_are_sent() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);

@@ -399,6 +399,17 @@ fn p07_rubbish_is_no_answer() {
 }
 
 #[test]
+fn p07_an_answer_that_ends_with_its_connection_gets_a_framing_that_shows_a_cut() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let old = Bytes::from_static(b"HTTP/1.0 200 OK\r\n\r\n{}");
+    worker.tune(|knobs| knobs.fail(Failure::Rubbish(old), 1));
+    let answer = proxy.chat(&chat("x"));
+    assert!(answer.head.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+    assert_eq!((answer.text(), &answer.chunks[..]), ("{}", &[2][..]));
+}
+
+#[test]
 fn p07_stray_bytes_never_reach_the_next_client() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);
@@ -461,6 +472,27 @@ fn p08_a_client_that_leaves_inside_an_answer_frees_the_worker_at_once() {
         drop(client);
         let took = let_go(&worker, 0, left);
         assert!(took < LET_GO, "{}: {took} s", worker.url());
+    }
+}
+
+#[test]
+fn p08_a_client_that_sends_ahead_and_leaves_frees_the_worker_at_once() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let next = request("POST", CHAT, &[], chat("x").as_bytes());
+    for (place, ahead) in [&b"\r\n"[..], b"GET", &next, &[b'G'; 32 << 10]]
+        .iter()
+        .enumerate()
+    {
+        worker.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
+        let mut client = proxy.connect();
+        client.send(&request("POST", CHAT, &[], stream("x", 9).as_bytes()));
+        client.send(ahead);
+        expect_soon("it arrived", || worker.count() == place + 1);
+        let left = worker.now().0;
+        drop(client);
+        let took = let_go(&worker, place, left);
+        assert!(took < LET_GO, "{place}: {took} s");
     }
 }
 

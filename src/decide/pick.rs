@@ -61,6 +61,10 @@ impl Candidate {
         reason = "doubt is gone long before 2^53 samples"
     )]
     fn doubted(&self, fastest: f64) -> f64 {
+        if self.inflight > 0 {
+            // What it holds will tell; until then it need not be tried again.
+            return self.terms.total().0;
+        }
         let doubt = HALF_BELIEVED / (HALF_BELIEVED + self.samples as f64);
         self.terms.total().0 * (fastest / self.work()).min(1.0).powf(doubt)
     }
@@ -155,6 +159,7 @@ mod tests {
     /// Whether a worker that is idle and four times as slow is preferred to one with three requests waiting.
     fn slow_is_tried(samples: u64) -> bool {
         let mut pair = candidates(&[1.0, 4.0]);
+        pair.iter_mut().for_each(|candidate| candidate.inflight = 0);
         pair[0].terms.wait = Seconds(2.0);
         pair[1].samples = samples;
         let picked = Policy::LeastTime.pick(&mut pair, None, &mut Rng::seeded(3));

@@ -226,6 +226,10 @@ mod tests {
             of("/v2/systemsharedmemory/status"),
             Some(BuiltIn::KServeRefused)
         );
+        for dots in ["..", ".", "%2e%2E", ".%2e"] {
+            let path = format!("/v2/models/m/{dots}/../repository/models/m/unload");
+            assert_eq!(BuiltIn::of(&path), None, "{dots}");
+        }
         assert_eq!(of("/v2/repository/index"), Some(BuiltIn::KServeIndex));
     }
 

@@ -14,6 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::{Fleet, dialect};
 use crate::clock::Clock;
 use crate::config::plan::WorkerPlan;
+use crate::decide::StateChange;
 use crate::units::{Seconds, WorkerId};
 use crate::upstream::{self, Loss};
 
@@ -32,8 +33,17 @@ pub async fn watch(fleet: Arc<Fleet>, clock: Clock, id: WorkerId, plan: WorkerPl
             continue;
         };
         if let Some(change) = fleet.probed(id, verdict) {
-            tracing::info!(worker = %plan.name, from = change.from.label(), to = change.to.label(), reason = change.reason, "worker changed state");
+            report(&plan.name, &change);
         }
+    }
+}
+
+/// A worker that goes down is news at every level that an operator chooses.
+fn report(worker: &str, change: &StateChange) {
+    let (from, to) = (change.from.label(), change.to.label());
+    match &change.reason {
+        Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
+        None => tracing::info!(worker, from, to, "worker changed state"),
     }
 }
 

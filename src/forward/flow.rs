@@ -273,7 +273,12 @@ impl Flow {
         } else {
             Stage::Failing
         };
-        self.release(fault.kind.label(), Outcome::Failed);
+        let outcome = if fault.kind == Kind::Deadline {
+            Outcome::Gone
+        } else {
+            Outcome::Failed
+        };
+        self.release(fault.kind.label(), outcome);
         if !self.tellable {
             return self.poll_frame(cx);
         }

@@ -3,7 +3,8 @@
 //! What may be repeated (contract §4): what never reached a worker always, whatever its method, and at no cost. What may
 //! have been read by one that then failed, until the first byte has gone to the client: inference on built-in paths, GET
 //! and HEAD, and routes whose `repeat` is `"safe"`; at most `routing.retries.extra` times. `x-forebay-retry: never`
-//! forbids the latter. A worker that was tried is not tried again.
+//! forbids the latter. A worker that was tried is not tried again. A 429 or 503 of a worker (over its limit, or loading
+//! its model after a restart) goes to another one that has a place free, and to the client where there is none.
 //!
 //! The head of an inference answer is held until its first body bytes are there. A worker that dies in between has given
 //! the client nothing yet, so the request can still be answered by another.
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, StatusCode, response};
+use http::{Method, StatusCode, Version, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
@@ -82,6 +83,20 @@ impl Begun {
     pub fn status(&self) -> StatusCode {
         self.begun.head.status
     }
+
+    /// Whether the worker says that it can't just now: over its limit, or still loading.
+    fn is_busy(&self) -> bool {
+        matches!(
+            self.status(),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        )
+    }
+
+    /// Another worker is asked instead: this answer is dropped and its place given back.
+    fn decline(self, exchange: &mut Exchange) {
+        exchange.attempt_ended(self.lease.worker(), "busy");
+        self.lease.finish(Outcome::Rejected);
+    }
 }
 
 /// The beginning of a worker's answer.
@@ -133,6 +148,21 @@ impl Forward {
             let worker = lease.worker();
             exchange.attempt(worker);
             let loss = match self.attempt(lease, errand, exchange).await {
+                Ok(begun)
+                    if begun.is_busy()
+                        && errand.repeatable()
+                        && sent < errand.plan.routing.extra =>
+                {
+                    tried.push(worker);
+                    match self.fleet.reserve(errand.ask, &tried) {
+                        Ok(other) => lease = other,
+                        Err(_) => return Ok(begun),
+                    }
+                    sent += 1;
+                    begun.decline(exchange);
+                    exchange.retried("busy");
+                    continue;
+                }
                 Ok(begun) => return Ok(begun),
                 Err(Failure::TimedOut(fault) | Failure::Refused(fault)) => return Err(fault),
                 Err(Failure::Loss(loss)) => loss,
@@ -232,6 +262,9 @@ impl Forward {
                     .await?
             }
         };
+        // What is spoken to the client is ours to say (RFC 9110 §2.5): an answer that only ends with its connection, as
+        // HTTP/1.0 has it, gets a framing in which a cut can be seen.
+        head.version = Version::HTTP_11;
         headers::answer(&mut head.headers, streamed, exchange, self.clock.now());
         Ok(Begin {
             head,
@@ -268,6 +301,10 @@ impl Failure {
         match self {
             Failure::Loss(loss) if loss.unsent() => (loss.label(), Outcome::Unsent),
             Failure::Loss(loss) => (loss.label(), Outcome::Failed),
+            // Our own limit on the whole exchange says nothing of the worker that happened to be asked.
+            Failure::TimedOut(fault) if fault.kind == Kind::Deadline => {
+                (fault.kind.label(), Outcome::Gone)
+            }
             Failure::TimedOut(fault) => (fault.kind.label(), Outcome::Failed),
             Failure::Refused(fault) => (fault.kind.label(), Outcome::Unsent),
         }

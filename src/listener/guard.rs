@@ -7,16 +7,22 @@
 //! what comes between later requests may be a ping, so the next head has `limits.idle`. A connection that closes on a client
 //! which still sends an upload lingers for a moment.
 //!
+//! Nor does hyper's HTTP/1 see a client leave while bytes of a next request (a stray line break is enough) lie unread in
+//! its buffer: it reads no further, so neither an end nor a reset reaches it. It does flush whenever it is woken, so a
+//! flush looks ahead while a request is being answered, up to [`AHEAD`], and an end found there ends the connection
+//! (promise P8). Whoever pipelines more than that is noticed at the next write.
+//!
 //! A timer is armed at most once per deadline that lies nearer than the armed one, and only when a read would wait, so
 //! a busy connection pays one atomic store per request.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::alarm::Alarm;
@@ -28,6 +34,9 @@ const LINGER: Seconds = Seconds(1.0);
 
 /// No deadline, in microseconds since the start of the process.
 const NEVER: u64 = u64::MAX;
+
+/// The most that is read ahead of hyper.
+const AHEAD: usize = 64 << 10;
 
 /// What a connection is waiting for, shared by its IO and the requests on it.
 #[derive(Debug)]
@@ -78,6 +87,11 @@ impl Pulse {
         self.unread.store(true, Ordering::Release);
     }
 
+    /// Whether a request is being answered.
+    fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Acquire) > 0
+    }
+
     /// True when a head did not arrive in time.
     pub(super) fn cut_a_head(&self) -> bool {
         self.cut.load(Ordering::Acquire) && self.head_begun.load(Ordering::Acquire)
@@ -95,9 +109,8 @@ impl Pulse {
 
     /// Bytes came in: between requests they begin a head, unless nobody can tell what they are.
     fn heard(&self) {
-        let between = self.answering.load(Ordering::Acquire) == 0;
         let tells = !self.multiplexed.load(Ordering::Acquire);
-        if between && tells && !self.head_begun.swap(true, Ordering::AcqRel) {
+        if !self.is_answering() && tells && !self.head_begun.swap(true, Ordering::AcqRel) {
             self.due_in(self.header_timeout);
         }
     }
@@ -126,10 +139,12 @@ impl Drop for Answering {
     }
 }
 
-/// A connection with its deadlines, and the bytes that were read to find out what it speaks.
+/// A connection with its deadlines, and the bytes that were read before hyper asked for them: to find out what it
+/// speaks, or whether its client is still there.
 pub(super) struct Guarded<IO> {
     io: IO,
-    replay: Bytes,
+    ahead: BytesMut,
+    looks_ahead: bool,
     pulse: Arc<Pulse>,
     alarm: Alarm,
     /// When reading on after the last answer ends; set once nothing more is written.
@@ -141,7 +156,8 @@ impl<IO> Guarded<IO> {
         let alarm = Alarm::new(pulse.clock);
         Guarded {
             io,
-            replay: Bytes::new(),
+            ahead: BytesMut::new(),
+            looks_ahead: false,
             pulse,
             alarm,
             lingers_until: None,
@@ -149,8 +165,13 @@ impl<IO> Guarded<IO> {
     }
 
     /// These bytes are read (again) before anything else.
-    pub(super) fn replay(&mut self, bytes: Bytes) {
-        self.replay = bytes;
+    pub(super) fn replay(&mut self, bytes: BytesMut) {
+        self.ahead = bytes;
+    }
+
+    /// From here on a flush looks for the client's end while a request is being answered.
+    pub(super) fn look_ahead(&mut self) {
+        self.looks_ahead = true;
     }
 
     /// A read would wait: fails when the deadline has passed, else sees to it that somebody wakes up then.
@@ -185,6 +206,26 @@ impl<IO: AsyncRead + Unpin> Guarded<IO> {
             }
         }
     }
+
+    /// Reads ahead until nothing more comes.
+    ///
+    /// # Errors
+    /// When the client has left.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.looks_ahead && self.pulse.is_answering() && self.ahead.len() < AHEAD {
+            let mut chunk = [MaybeUninit::uninit(); 4096];
+            let mut buf = ReadBuf::uninit(&mut chunk);
+            match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
+                Poll::Pending => break,
+                Poll::Ready(read) => read?,
+            }
+            if buf.filled().is_empty() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            self.ahead.extend_from_slice(buf.filled());
+        }
+        Ok(())
+    }
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
@@ -193,10 +234,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.replay.is_empty() {
-            let count = self.replay.len().min(buf.remaining());
-            buf.put_slice(&self.replay[..count]);
-            self.replay.advance(count);
+        if !self.ahead.is_empty() {
+            let count = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead[..count]);
+            self.ahead.advance(count);
+            self.pulse.heard();
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
@@ -222,6 +264,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_gone(cx)?;
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
@@ -342,7 +385,7 @@ mod tests {
     fn replayed_bytes_come_first() {
         runtime().block_on(async {
             let (mut client, mut server, _pulse) = guarded(60.0, 60.0);
-            server.replay(Bytes::from_static(b"first "));
+            server.replay(BytesMut::from(&b"first "[..]));
             client.write_all(b"second").await.unwrap();
             drop(client);
             let mut all = String::new();

@@ -207,14 +207,15 @@ async fn what_is_spoken<IO: AsyncRead + Unpin>(io: &mut Guarded<IO>) -> Spoken {
             Ok(_) => {}
         }
     };
-    io.replay(seen.freeze());
+    io.replay(seen);
     spoken
 }
 
-async fn serve_http1<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, mut told: Told)
+async fn serve_http1<IO>(mut io: Guarded<IO>, seat: Seat, gate: &Gate, mut told: Told)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    io.look_ahead();
     let pulse = seat.pulse.clone();
     let service = service_fn(move |request| seat.answer(request));
     let mut connection = pin!(

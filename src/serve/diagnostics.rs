@@ -1,14 +1,40 @@
 //! Diagnostics: on stderr, at the configured level. The access log is not here; it goes to stdout.
+//!
+//! Whoever reads our stderr may stop reading, and a full pipe must hold up neither a request nor the end of the process.
+//! So a thread of its own writes, and a line that finds [`WAITING`] others before it is dropped.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
 use crate::config::plan::LogLevel;
 
+/// Lines that wait to be written.
+const WAITING: usize = 1024;
+
+/// The longest that a flush waits for a reader who has stopped reading.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The way to the writer, of which a process has one, as it has one subscriber.
+static WRITER: OnceLock<SyncSender<Note>> = OnceLock::new();
+
+/// What the writer is told.
+enum Note {
+    /// Write this.
+    Line(Vec<u8>),
+    /// Say when everything before this is written.
+    Flush(SyncSender<()>),
+}
+
 /// Starts writing diagnostics. Dependencies may say what goes wrong, not what goes on.
-pub(super) fn start(level: LogLevel) {
+///
+/// # Errors
+/// When no thread can be had.
+pub(super) fn start(level: LogLevel) -> io::Result<()> {
     let own = match level {
         LogLevel::Error => "error",
         LogLevel::Warn => "warn",
@@ -21,12 +47,62 @@ pub(super) fn start(level: LogLevel) {
     } else {
         "warn"
     };
+    let (notes, told) = sync_channel(WAITING);
+    std::thread::Builder::new()
+        .name("diagnostics".into())
+        .spawn(move || write(&told))?;
+    // A second start in one process (a test) keeps the first writer and the first subscriber.
+    let _ = WRITER.set(notes);
     let filter = EnvFilter::new(format!("{others},forebay={own}"));
     let subscriber = fmt::Subscriber::builder()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal())
         .with_target(false)
-        .with_writer(std::io::stderr);
-    // A second start in one process (a test) keeps the first subscriber.
+        .with_writer(|| Line);
     let _ = subscriber.try_init();
+    Ok(())
+}
+
+/// Returns once everything said so far is written, or nobody reads it.
+pub(super) fn flush() {
+    let (done, written) = sync_channel(1);
+    let asked = WRITER
+        .get()
+        .map(|writer| writer.try_send(Note::Flush(done)));
+    if asked.is_some_and(|asked| asked.is_ok()) {
+        // Late or lost: there is nobody to say it to.
+        let _ = written.recv_timeout(PATIENCE);
+    }
+}
+
+/// The writer's whole life.
+fn write(told: &Receiver<Note>) {
+    let mut stderr = io::stderr();
+    for note in told {
+        // What can't be written can't be told either.
+        let _ = match note {
+            Note::Line(line) => stderr.write_all(&line),
+            Note::Flush(done) => {
+                let _ = done.try_send(());
+                Ok(())
+            }
+        };
+    }
+}
+
+/// Takes one line; the formatter hands each over in one piece.
+struct Line;
+
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(writer) = WRITER.get() {
+            // Full: dropped.
+            let _ = writer.try_send(Note::Line(line.to_vec()));
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

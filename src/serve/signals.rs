@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
+use super::diagnostics;
 use crate::line::App;
 use crate::listener::Gate;
 
@@ -84,6 +85,7 @@ impl Caught {
         }
         cut(app, gate).await;
         app.observe.flush();
+        diagnostics::flush();
         std::process::exit(0);
     }
 

@@ -61,7 +61,7 @@ impl Loss {
 impl std::fmt::Display for Loss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Loss::Refused(cause) => write!(f, "connection refused ({cause})"),
+            Loss::Refused(cause) => write!(f, "no connection: {cause}"),
             Loss::ConnectTimeout(limit) => {
                 write!(f, "no connection within timeouts.connect = {limit}")
             }

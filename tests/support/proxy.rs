@@ -45,6 +45,7 @@ pub struct Setup {
     workers: String,
     probe: Option<String>,
     environment: Vec<(String, String)>,
+    deaf: bool,
 }
 
 impl Setup {
@@ -90,6 +91,12 @@ impl Setup {
     /// A variable of the proxy's environment.
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Nobody reads its stderr.
+    pub fn deaf(mut self) -> Self {
+        self.deaf = true;
         self
     }
 
@@ -143,7 +150,12 @@ impl Setup {
             client,
             admin,
             stdout: lines_of(child.stdout.take().unwrap()),
-            stderr: lines_of(child.stderr.take().unwrap()),
+            // What is not taken stays with the child, open and unread.
+            stderr: if self.deaf {
+                Arc::default()
+            } else {
+                lines_of(child.stderr.take().unwrap())
+            },
             child: Mutex::new(child),
             folder,
         };
