@@ -1,4 +1,4 @@
-//! The path of a request: read [`walk`] from top to bottom.
+//! The path of a request: read `walk` from top to bottom.
 //!
 //! Everything else in the house is a step of it. The exchange counts and logs the request once, however it ends; after
 //! the line has returned, the body it returned owns the exchange and the place on the worker.

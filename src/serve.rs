@@ -4,7 +4,7 @@
 //! `listener::serve`, and that is all it sees of HTTP. Three things of its own habits are replaced (pingora-core 0.9.1,
 //! read in its source):
 //!
-//! - its SIGTERM sleeps a whole grace period; [`signals`] ends the process as soon as no connection is open;
+//! - its SIGTERM sleeps a whole grace period; `signals.rs` ends the process as soon as no connection is open;
 //! - a failed bind is a panic in a task of a process that lives on; every address is bound once beforehand, so that a
 //!   port in use is an error here, and a bind that fails all the same ends the process;
 //! - SIGHUP kills and SIGQUIT stops it; both are caught before anything else happens.

@@ -1,6 +1,6 @@
 //! The answer's body on its way to the client: what the listener streams after the line has returned.
 //!
-//! A [`Relay`] is either an answer of our own, whole, or a worker's answer that flows ([`super::flow`]). Both own their
+//! A [`Relay`] is either an answer of our own, whole, or a worker's answer that flows (`flow.rs`). Both own their
 //! exchange, so that the request is counted and logged when its body ends, however it ends.
 
 use std::pin::Pin;
