@@ -7,7 +7,7 @@
 //! worker is priced between what is believed of it and the fastest that has shown its speed, the nearer to the latter the
 //! fewer samples it has. With none it counts as fast as that one, so it is tried; one that is four times slower looks
 //! twice as slow after 8 samples, and 5 % cheaper than it is after 200: no client is sent for long to a worker that is
-//! known to be slow.
+//! known to be slow. Only idle workers get it: what a busy one holds will tell.
 //!
 //! 2026-11-30: believed that priors of a fast card would get everybody tried often enough. Seen with 8 clients, answers
 //! of 8 tokens in one piece and workers of 4:1, in each of 300 simulations: after the four answers of the first burst the
