@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cost::Terms;
 use super::worker::Booking;
-use crate::units::{ModelName, Tokens, WorkerId};
+use crate::units::{ModelName, Seconds, Tokens, WorkerId};
 
 /// What kind of work a request is. Each has lines of its own: see the header of `speed.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub enum NoChoice {
     Busy,
 }
 
-/// How a request ended.
+/// How a request ended. `Failed` and `Refused` speak against the worker; the others don't.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// With a whole answer; the counts are the worker's own, where it reports them.
@@ -86,12 +86,19 @@ pub enum Outcome {
         /// Tokens of the answer.
         output_tokens: Option<f64>,
     },
-    /// The worker failed it.
+    /// The worker had it and failed: a reset, a 5xx, a deadline, an answer cut or malformed.
     Failed,
-    /// The worker never got it: refused or not sent.
+    /// The worker never got it: no connection could be opened.
+    Refused,
+    /// The worker never got it, for a reason that is not its own.
     Unsent,
     /// The client left.
     Gone,
-    /// The worker declined it (4xx, 429, busy 503): it lives, but says nothing of its speed.
+    /// The worker can't just now (429, or 503 while it loads or is full): it lives, and says nothing of its speed.
+    Busy {
+        /// How long it asks to be left alone.
+        retry_after: Option<Seconds>,
+    },
+    /// The worker answered that the request is at fault (4xx): it lives, but says nothing of its speed.
     Rejected,
 }

@@ -6,7 +6,7 @@
 //! - `cost` says what a request costs on a worker, in seconds, and `pick` takes the cheapest;
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
-//! - `health` knows who is alive, `worker` counts what each was given, `roster` picks and books in one step;
+//! - `health` knows who is alive, `hazard` how long one is expected to stay so, `worker` counts what each was given, `roster` picks and books in one step;
 //! - `queue` holds those for whom no slot is free.
 //!
 //! Guaranteed: the same events with the same seed give the same choices, bit for bit (no hash order decides anything);
@@ -17,6 +17,7 @@ mod backlog;
 mod cost;
 mod decode_meter;
 mod fleet;
+mod hazard;
 mod health;
 mod line_fit;
 mod pick;

@@ -41,6 +41,8 @@ pub struct WorkerView {
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
     /// what one is worth in terms of the other.
     pub rate: f64,
+    /// 1/λ: the busy time it is expected to infer before it fails.
+    pub fail_timeout: Seconds,
     /// Its share of all requests placed, 0 to 1.
     pub share: f64,
     /// Requests it was given.
@@ -91,6 +93,7 @@ impl WorkerView {
             },
             round_trip: worker.net(),
             rate: traffic.rate(speeds, spec.cap),
+            fail_timeout: Seconds(1.0 / worker.hazard(now)),
             share: record.picks as f64 / picks.max(1) as f64,
             picks: record.picks,
             answered: record.answered,

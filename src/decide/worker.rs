@@ -9,6 +9,7 @@ use super::ask::{Outcome, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
+use super::hazard::Hazard;
 use super::health::{Health, State};
 use super::line_fit::Sample;
 use super::speed::{Speeds, Whole};
@@ -25,6 +26,7 @@ pub(super) struct Worker {
     id: WorkerId,
     spec: WorkerSpec,
     health: Health,
+    hazard: Hazard,
     speeds: Speeds,
     round_trip: Option<Seconds>,
     generation: u32,
@@ -130,6 +132,7 @@ impl Worker {
         Worker {
             id,
             health: Health::starting(spec.rise, spec.fall),
+            hazard: Hazard::default(),
             speeds: Speeds::believing(spec.speed.unwrap_or(1.0)),
             round_trip: None,
             generation: 0,
@@ -155,6 +158,11 @@ impl Worker {
 
     pub(super) fn speeds(&self) -> &Speeds {
         &self.speeds
+    }
+
+    /// λ: expected outages per busy second.
+    pub(super) fn hazard(&self, now: Seconds) -> f64 {
+        self.hazard.rate(now)
     }
 
     pub(super) fn record(&self) -> Record {
@@ -230,6 +238,7 @@ impl Worker {
             self.meter.enter(now);
         }
         self.inflight += 1;
+        self.hazard.begin(now);
         self.record.picks += 1;
         booking
     }
@@ -276,7 +285,11 @@ impl Worker {
         match outcome {
             Outcome::Answered { .. } => self.record.answered += 1,
             Outcome::Failed => self.record.failed += 1,
-            Outcome::Unsent | Outcome::Gone | Outcome::Rejected => {}
+            Outcome::Refused
+            | Outcome::Unsent
+            | Outcome::Gone
+            | Outcome::Busy { .. }
+            | Outcome::Rejected => {}
         }
         if !self.is_current(&booking) {
             return;
@@ -299,6 +312,8 @@ impl Worker {
         if self.health.state() == State::Down {
             self.generation += 1;
             self.inflight = 0;
+            self.hazard.stop(now);
+            self.hazard.outage(now);
             self.backlog.clear();
             self.meter = DecodeMeter::default();
         }
@@ -356,9 +371,10 @@ impl Worker {
 
     fn release(&mut self, booking: &Booking, outcome: Outcome, now: Seconds) {
         self.inflight = self.inflight.saturating_sub(1);
+        self.hazard.end(now);
         let was_head = self.backlog.is_head(booking.number);
         let had_no_byte = self.backlog.remove(booking.number).is_some();
-        if was_head && outcome != Outcome::Unsent {
+        if was_head && !matches!(outcome, Outcome::Unsent | Outcome::Refused) {
             self.backlog.turn(now);
         }
         if booking.work() == Work::Generate {
@@ -450,8 +466,10 @@ mod tests {
     fn an_end_that_is_no_answer_teaches_nothing() {
         for outcome in [
             Outcome::Failed,
+            Outcome::Refused,
             Outcome::Unsent,
             Outcome::Gone,
+            Outcome::Busy { retry_after: None },
             Outcome::Rejected,
         ] {
             assert_eq!(embed_line(outcome, false).1, 0);

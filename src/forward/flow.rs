@@ -311,7 +311,7 @@ fn judged(status: StatusCode, prompt: Option<u64>, output: Option<u64>) -> (&'st
                 output_tokens: tokens(output),
             },
         ),
-        429 | 503 => ("busy", Outcome::Rejected),
+        429 | 503 => ("busy", Outcome::Busy { retry_after: None }),
         500.. => ("5xx", Outcome::Failed),
         _ => ("ok", Outcome::Rejected),
     }
@@ -336,8 +336,8 @@ mod tests {
             }
         );
         assert_eq!(outcome(400), Outcome::Rejected);
-        assert_eq!(outcome(429), Outcome::Rejected);
-        assert_eq!(outcome(503), Outcome::Rejected);
+        let busy = Outcome::Busy { retry_after: None };
+        assert_eq!([outcome(429), outcome(503)], [busy, busy]);
         assert_eq!(outcome(500), Outcome::Failed);
     }
 }

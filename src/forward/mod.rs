@@ -95,7 +95,7 @@ impl Begun {
     /// Another worker is asked instead: this answer is dropped and its place given back.
     fn decline(self, exchange: &mut Exchange) {
         exchange.attempt_ended(self.lease.worker(), "busy");
-        self.lease.finish(Outcome::Rejected);
+        self.lease.finish(Outcome::Busy { retry_after: None });
     }
 }
 
@@ -299,7 +299,7 @@ impl Failure {
     /// The label it is counted by, and what it says of the worker.
     fn judged(&self) -> (&'static str, Outcome) {
         match self {
-            Failure::Loss(loss) if loss.unsent() => (loss.label(), Outcome::Unsent),
+            Failure::Loss(loss) if loss.unsent() => (loss.label(), Outcome::Refused),
             Failure::Loss(loss) => (loss.label(), Outcome::Failed),
             // Our own limit on the whole exchange says nothing of the worker that happened to be asked.
             Failure::TimedOut(fault) if fault.kind == Kind::Deadline => {

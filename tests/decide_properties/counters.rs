@@ -124,6 +124,8 @@ impl History {
             Outcome::Gone,
             Outcome::Failed,
             Outcome::Unsent,
+            Outcome::Refused,
+            Outcome::Busy { retry_after: None },
             Outcome::Rejected,
             Outcome::Answered {
                 prompt_tokens: None,
