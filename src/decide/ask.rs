@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cost::Terms;
+use super::pick::Policy;
 use super::worker::Booking;
 use crate::units::{ModelName, Seconds, Tokens, WorkerId};
 
@@ -30,6 +31,19 @@ pub struct WorkerSpec {
     pub rise: u32,
     /// Failed probes in a row until it is down.
     pub fall: u32,
+}
+
+/// The rules that hold for all workers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// How one of several workers is chosen.
+    pub policy: Policy,
+}
+
+impl From<Policy> for Rules {
+    fn from(policy: Policy) -> Self {
+        Rules { policy }
+    }
 }
 
 /// What must be known of a request to place it.

@@ -8,9 +8,8 @@
 //! the same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may
 //! take any slot it finds free without overtaking anybody.
 
-use super::ask::{Ask, Choice, NoChoice, Outcome, WorkerSpec};
+use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, WorkerSpec};
 use super::health::State;
-use super::pick::Policy;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
 use super::view::WorkerView;
@@ -50,9 +49,9 @@ pub struct Grant {
 impl FleetState {
     /// A fleet that has seen nothing yet. A worker's place in the list is its id.
     #[must_use]
-    pub fn new(workers: Vec<WorkerSpec>, policy: Policy) -> Self {
+    pub fn new(workers: Vec<WorkerSpec>, rules: impl Into<Rules>) -> Self {
         FleetState {
-            roster: Roster::new(workers, policy),
+            roster: Roster::new(workers, rules.into()),
             line: WaitingLine::default(),
         }
     }
@@ -189,6 +188,7 @@ impl FleetState {
 #[cfg(test)]
 mod tests {
     use super::super::ask::Work;
+    use super::super::pick::Policy;
     use super::*;
     use crate::units::Tokens;
 

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ask::{Ask, Choice, NoChoice, Outcome, Work, WorkerSpec};
+use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
 use super::cost::{self, Size};
-use super::pick::{Candidate, Policy};
+use super::pick::Candidate;
 use super::traffic::{RunningMean, Traffic};
 use super::worker::{Booking, Order, Worker, believable};
 use crate::rng::Rng;
@@ -21,7 +21,7 @@ const COMPARED_CHARS: usize = 256;
 pub(super) struct Roster {
     workers: Vec<Worker>,
     models: Vec<Model>,
-    policy: Policy,
+    rules: Rules,
     traffic: Traffic,
     booked: u64,
     /// Scratch space, kept so that a choice allocates nothing.
@@ -42,7 +42,7 @@ struct Model {
 }
 
 impl Roster {
-    pub(super) fn new(specs: Vec<WorkerSpec>, policy: Policy) -> Self {
+    pub(super) fn new(specs: Vec<WorkerSpec>, rules: Rules) -> Self {
         let candidates = Vec::with_capacity(specs.len());
         let workers: Vec<Worker> = (0..)
             .zip(specs)
@@ -51,7 +51,7 @@ impl Roster {
         Roster {
             models: models(&workers),
             workers,
-            policy,
+            rules,
             traffic: Traffic::new(),
             booked: 0,
             candidates,
@@ -90,6 +90,7 @@ impl Roster {
         }));
         let found = candidates.len();
         let picked = self
+            .rules
             .policy
             .pick(&mut candidates, self.models[row].last, rng);
         self.candidates = candidates;
@@ -232,6 +233,7 @@ fn models(workers: &[Worker]) -> Vec<Model> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pick::Policy;
     use super::*;
     use crate::units::Tokens;
 
@@ -249,7 +251,7 @@ mod tests {
             spec("a", &["small"]),
             spec("b", &["small", "large", "large"]),
         ];
-        Roster::new(specs, Policy::LeastTime)
+        Roster::new(specs, Policy::LeastTime.into())
     }
 
     fn ask(model: Option<&str>) -> Ask {
@@ -334,7 +336,7 @@ mod tests {
             nearest(&mut roster, &ask(Some(&endless))),
             Some("large".into())
         );
-        let mut empty = Roster::new(Vec::new(), Policy::LeastTime);
+        let mut empty = Roster::new(Vec::new(), Policy::LeastTime.into());
         assert_eq!(nearest(&mut empty, &ask(Some("large"))), None);
         assert_eq!(
             choose(&mut empty, &ask(None), &[]).unwrap_err(),
@@ -345,7 +347,7 @@ mod tests {
     #[test]
     fn round_robin_goes_round_for_each_model() {
         let mut roster = roster();
-        roster.policy = Policy::RoundRobin;
+        roster.rules.policy = Policy::RoundRobin;
         let mut turn = |model| {
             let choice = choose(&mut roster, &ask(model), &[]).unwrap();
             roster.finish(choice.booking, Outcome::Gone, Seconds(1.0));
