@@ -27,6 +27,7 @@ use crate::inspect::{self, Client, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue;
 use crate::units::ModelName;
+use crate::upstream::Upstream;
 
 const X_REQUEST_ID: &str = "x-request-id";
 
@@ -44,6 +45,8 @@ pub struct App {
     pub intake: Intake,
     /// The workers as they are now.
     pub fleet: Arc<Fleet>,
+    /// The connections to them, in the plan's order.
+    pub upstreams: Vec<Arc<Upstream>>,
     /// Sends requests to them.
     pub forward: Forward,
     /// True once the process was told to stop: not ready, and no new request is begun.

@@ -43,7 +43,7 @@ use crate::inspect;
 use crate::line::App;
 use crate::listener::{Gate, Plane};
 use crate::observe::Observe;
-use crate::upstream::Upstream;
+use crate::upstream::{Addresses, Upstream};
 
 use care::Care;
 use doorway::Doorway;
@@ -118,14 +118,17 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         .map_err(|error| StartError(format!("the access log can't be opened: {error}")))?;
     let observe = Arc::new(observe);
     let fleet = Fleet::new(&plan, clock, rand::random());
-    let pool =
-        |worker: &config::plan::WorkerPlan| Arc::new(Upstream::new(worker.origin.clone(), clock));
-    let upstreams = plan.workers.iter().map(pool).collect();
+    let pool = |worker: &config::plan::WorkerPlan| {
+        let addresses = Arc::new(Addresses::of(&worker.origin));
+        Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
+    };
+    let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
     Ok(App {
         clock,
         served,
         intake: Intake::new(&plan.limits, observe.clone()),
-        forward: Forward::new(clock, fleet.clone(), upstreams),
+        forward: Forward::new(clock, fleet.clone(), upstreams.clone()),
+        upstreams,
         plan: ArcSwap::from_pointee(plan),
         observe,
         fleet,

@@ -26,6 +26,8 @@ pub struct Plan {
     pub admin_token: Option<Secret>,
     /// What a client may ask for.
     pub limits: Limits,
+    /// Who resolves the names of workers; the system's servers when empty.
+    pub dns: Vec<SocketAddr>,
     /// How to choose a worker, and how often.
     pub routing: Routing,
     /// At least one worker; names are unique; a worker's place in this list is its [`WorkerId`].

@@ -16,17 +16,23 @@ use crate::clock::Clock;
 use crate::config::plan::WorkerPlan;
 use crate::decide::StateChange;
 use crate::units::{Seconds, WorkerId};
-use crate::upstream::{self, Loss};
+use crate::upstream::{Loss, Upstream};
 
 /// Asks one worker for as long as the process lives; the first time at once.
-pub async fn watch(fleet: Arc<Fleet>, clock: Clock, id: WorkerId, plan: WorkerPlan) {
+pub async fn watch(
+    fleet: Arc<Fleet>,
+    clock: Clock,
+    id: WorkerId,
+    plan: WorkerPlan,
+    upstream: Arc<Upstream>,
+) {
     let headers = headers(&plan);
     let mut ticks = interval(plan.probe.interval.to_duration());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let began = clock.now();
-        let verdict = ask(&plan, &headers, clock)
+        let verdict = ask(&upstream, &plan, &headers)
             .await
             .map(|rtt| fleet.connected(id, rtt));
         let Some(verdict) = unless_busy(verdict, fleet.last_heard(id), began) else {
@@ -53,15 +59,13 @@ enum Failure {
 }
 
 /// One probe; the round trip when it passed.
-async fn ask(plan: &WorkerPlan, headers: &HeaderMap, clock: Clock) -> Result<Seconds, Failure> {
+async fn ask(
+    upstream: &Upstream,
+    plan: &WorkerPlan,
+    headers: &HeaderMap,
+) -> Result<Seconds, Failure> {
     let limit = plan.probe.timeout;
-    let probing = upstream::probe(
-        &plan.origin,
-        plan.probe.path.as_deref(),
-        headers,
-        limit,
-        clock,
-    );
+    let probing = upstream.probe(plan.probe.path.as_deref(), headers, limit);
     let probed = match timeout(limit.to_duration(), probing).await {
         Err(_) | Ok(Err(Loss::ConnectTimeout(_))) => return Err(Failure::TimedOut(limit)),
         Ok(Err(loss)) => return Err(Failure::Other(loss.to_string())),

@@ -1,4 +1,4 @@
-//! What goes on beside requests: probes, and decode samples. And one look before the first request: the admin side opens
+//! What goes on beside requests: names that become addresses, probes, and decode samples. And one look before the first request: the admin side opens
 //! only once clients are listened to, so that whoever is told `/ready` can connect.
 
 use std::net::SocketAddr;
@@ -66,12 +66,16 @@ impl BackgroundService for Care {
 
     async fn start(&self, mut stopping: ShutdownWatch) {
         let mut tasks = JoinSet::new();
-        for (index, worker) in (0..).zip(&self.app.plan.load().workers) {
+        let plan = self.app.plan.load_full();
+        for ((index, worker), upstream) in (0..).zip(&plan.workers).zip(&self.app.upstreams) {
+            let (addresses, servers) = (upstream.addresses().clone(), plan.dns.clone());
+            tasks.spawn(async move { addresses.follow(&servers).await });
             let watching = fleet::watch(
                 self.app.fleet.clone(),
                 self.app.clock,
                 WorkerId(index),
                 worker.clone(),
+                upstream.clone(),
             );
             tasks.spawn(watching);
         }

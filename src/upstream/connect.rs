@@ -1,15 +1,19 @@
 //! Opening a connection to a worker.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::Loss;
+use super::names::Addresses;
 use super::wire::{Tag, Wire};
+use crate::clock::Clock;
 use crate::config::plan::{Origin, Protocol};
 use crate::units::Seconds;
 
@@ -29,39 +33,60 @@ pub(super) struct Http1 {
     pub(super) tag: Tag,
 }
 
-/// A TCP connection without Nagle's delay: answers are many small writes.
-pub(super) async fn tcp(origin: &Origin, limit: Seconds) -> Result<TcpStream, Loss> {
-    let connecting = TcpStream::connect((origin.host.as_str(), origin.port));
-    let stream = match tokio::time::timeout(limit.to_duration(), connecting).await {
-        Err(_) => return Err(Loss::ConnectTimeout(limit)),
-        Ok(Err(error)) => return Err(refused(&error)),
-        Ok(Ok(stream)) => stream,
-    };
-    stream.set_nodelay(true).map_err(|error| refused(&error))?;
-    Ok(stream)
+/// Opens connections to one worker.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) origin: Origin,
+    pub(super) addresses: Arc<Addresses>,
+    pub(super) clock: Clock,
 }
 
-/// A connection that is ready for its first request.
-pub(super) async fn open(origin: &Origin, limit: Seconds) -> Result<Sender, Loss> {
-    let stream = tcp(origin, limit).await?;
-    match origin.protocol {
-        Protocol::Http1 => {
-            let (wire, tag) = Wire::new(stream);
-            let (sender, connection) = http1::handshake(TokioIo::new(wire))
-                .await
-                .map_err(|error| lost(&error))?;
-            run(connection);
-            Ok(Sender::Http1(Http1 { sender, tag }))
+impl Connector {
+    /// A TCP connection without Nagle's delay: answers are many small writes. Each address is tried until one accepts;
+    /// one that is silent leaves the next its share of the time.
+    pub(super) async fn tcp(&self, limit: Seconds) -> Result<TcpStream, Loss> {
+        let began = self.clock.now();
+        let addresses = self.addresses.in_turn(began);
+        let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let mut loss = Loss::Refused(format!("{} is not resolved yet", self.addresses.host()));
+        for address in addresses {
+            let share = (began + limit - self.clock.now()) * (1.0 / f64::from(left.max(1)));
+            left -= 1;
+            loss = match timeout(share.to_duration(), TcpStream::connect(address)).await {
+                Err(_) => Loss::ConnectTimeout(limit),
+                Ok(Err(error)) => refused(&error),
+                Ok(Ok(stream)) => {
+                    stream.set_nodelay(true).map_err(|error| refused(&error))?;
+                    return Ok(stream);
+                }
+            };
+            self.addresses.shun(address, self.clock.now());
         }
-        Protocol::H2c => {
-            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .keep_alive_interval(Duration::from_secs(20))
-                .handshake(TokioIo::new(stream))
-                .await
-                .map_err(|error| lost(&error))?;
-            run(connection);
-            Ok(Sender::Http2(sender))
+        Err(loss)
+    }
+
+    /// A connection that is ready for its first request.
+    pub(super) async fn open(&self, limit: Seconds) -> Result<Sender, Loss> {
+        let stream = self.tcp(limit).await?;
+        match self.origin.protocol {
+            Protocol::Http1 => {
+                let (wire, tag) = Wire::new(stream);
+                let (sender, connection) = http1::handshake(TokioIo::new(wire))
+                    .await
+                    .map_err(|error| lost(&error))?;
+                run(connection);
+                Ok(Sender::Http1(Http1 { sender, tag }))
+            }
+            Protocol::H2c => {
+                let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .keep_alive_interval(Duration::from_secs(20))
+                    .handshake(TokioIo::new(stream))
+                    .await
+                    .map_err(|error| lost(&error))?;
+                run(connection);
+                Ok(Sender::Http2(sender))
+            }
         }
     }
 }

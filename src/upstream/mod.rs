@@ -10,13 +10,15 @@
 
 mod answer;
 mod connect;
+mod names;
 mod pool;
 mod probe;
 mod wire;
 
 pub use answer::UpstreamBody;
+pub use names::Addresses;
 pub use pool::{Sent, Upstream};
-pub use probe::{Probed, probe};
+pub use probe::Probed;
 
 use bytes::Bytes;
 use http_body_util::Full;

@@ -13,10 +13,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
+use http::HeaderMap;
 use parking_lot::Mutex;
 
 use super::answer::{Keep, UpstreamBody};
-use super::connect::{self, Http1, Sender, died, lost};
+use super::connect::{Connector, Http1, Sender, died, lost};
+use super::names::Addresses;
+use super::probe::{Probed, probe};
 use super::{Loss, UpstreamRequest};
 use crate::clock::Clock;
 use crate::config::plan::{Origin, Protocol};
@@ -43,8 +46,7 @@ pub struct Sent {
 
 /// The connections to one worker.
 pub struct Upstream {
-    origin: Origin,
-    clock: Clock,
+    connector: Connector,
     kept: Mutex<HashMap<ThreadId, Kept>>,
 }
 
@@ -53,6 +55,8 @@ pub struct Upstream {
 struct Kept {
     idle: Vec<Idle>,
     shared: Option<Http2>,
+    /// That of the addresses to which they lead.
+    version: u64,
 }
 
 struct Idle {
@@ -63,10 +67,13 @@ struct Idle {
 impl Upstream {
     /// A pool without connections.
     #[must_use]
-    pub fn new(origin: Origin, clock: Clock) -> Self {
+    pub fn new(origin: Origin, addresses: Arc<Addresses>, clock: Clock) -> Self {
         Upstream {
-            origin,
-            clock,
+            connector: Connector {
+                origin,
+                addresses,
+                clock,
+            },
             kept: Mutex::new(HashMap::new()),
         }
     }
@@ -74,7 +81,26 @@ impl Upstream {
     /// Where the worker is.
     #[must_use]
     pub fn origin(&self) -> &Origin {
-        &self.origin
+        &self.connector.origin
+    }
+
+    /// The worker's addresses.
+    #[must_use]
+    pub fn addresses(&self) -> &Arc<Addresses> {
+        &self.connector.addresses
+    }
+
+    /// Asks whether the worker lives, over a connection of its own. The caller bounds the whole.
+    ///
+    /// # Errors
+    /// The [`Loss`] that says why there was no answer.
+    pub async fn probe(
+        &self,
+        path: Option<&str>,
+        headers: &HeaderMap,
+        connect: Seconds,
+    ) -> Result<Probed, Loss> {
+        probe(&self.connector, path, headers, connect).await
     }
 
     /// Sends a request and waits for the head of its answer. `repeatable`: it may be sent again when a kept connection
@@ -89,7 +115,7 @@ impl Upstream {
         connect: Seconds,
         repeatable: bool,
     ) -> Result<Sent, Loss> {
-        match self.origin.protocol {
+        match self.connector.origin.protocol {
             Protocol::Http1 => self.send_http1(draft, connect, repeatable).await,
             Protocol::H2c => self.send_http2(draft, connect, repeatable).await,
         }
@@ -116,13 +142,13 @@ impl Upstream {
                 break;
             }
         }
-        let began = self.clock.now();
-        let Sender::Http1(mut fresh) = connect::open(&self.origin, connect).await? else {
+        let began = self.connector.clock.now();
+        let Sender::Http1(mut fresh) = self.connector.open(connect).await? else {
             return Err(Loss::Refused(
                 "the worker is not configured for HTTP/1.1".to_owned(),
             ));
         };
-        let took = self.clock.now() - began;
+        let took = self.connector.clock.now() - began;
         let response = fresh
             .sender
             .send_request(draft())
@@ -149,13 +175,13 @@ impl Upstream {
                 return Err(lost(failed.error()));
             }
         }
-        let began = self.clock.now();
-        let Sender::Http2(mut fresh) = connect::open(&self.origin, connect).await? else {
+        let began = self.connector.clock.now();
+        let Sender::Http2(mut fresh) = self.connector.open(connect).await? else {
             return Err(Loss::Refused(
                 "the worker is not configured for HTTP/2".to_owned(),
             ));
         };
-        let took = self.clock.now() - began;
+        let took = self.connector.clock.now() - began;
         self.with_kept(|kept| kept.shared = Some(fresh.clone()));
         match fresh.try_send_request(draft()).await {
             Ok(response) => Ok(self.answer(response, Keep::Nothing, Some(took))),
@@ -179,19 +205,23 @@ impl Upstream {
         }
     }
 
-    /// The connections that this thread keeps.
+    /// The connections that this thread keeps; none that lead to addresses that the worker's name had before.
     fn with_kept<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> T {
-        look(
-            self.kept
-                .lock()
-                .entry(std::thread::current().id())
-                .or_default(),
-        )
+        let version = self.addresses().version();
+        let mut threads = self.kept.lock();
+        let kept = threads.entry(std::thread::current().id()).or_default();
+        if kept.version != version {
+            *kept = Kept {
+                version,
+                ..Kept::default()
+            };
+        }
+        look(kept)
     }
 
     /// The connection used last that is ready; those that closed or grew stale meanwhile are dropped on the way.
     fn take_idle(&self) -> Option<Http1> {
-        let now = self.clock.now();
+        let now = self.connector.clock.now();
         self.with_kept(|kept| {
             let idle = &mut kept.idle;
             for at in (0..idle.len()).rev() {
@@ -213,7 +243,7 @@ impl Upstream {
             return;
         }
         connection.tag.idle();
-        let now = self.clock.now();
+        let now = self.connector.clock.now();
         self.with_kept(|kept| {
             let stale = kept
                 .idle

@@ -5,9 +5,8 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 
-use super::connect::{self, Sender, lost};
+use super::connect::{Connector, Sender, lost};
 use super::{Loss, UpstreamRequest};
-use crate::clock::Clock;
 use crate::config::plan::Origin;
 use crate::units::{Bytes as ByteCount, Seconds};
 
@@ -19,31 +18,29 @@ const READ: ByteCount = ByteCount(64 << 10);
 pub struct Probed {
     /// The answer's status; `None` when nothing was asked.
     pub status: Option<StatusCode>,
-    /// How long opening the connection took: one round trip, and the name's resolution if it has one.
+    /// How long opening the connection took: one round trip.
     pub connected_in: Seconds,
 }
 
-/// Connects, and asks `path` where there is one. The caller bounds the whole.
-///
-/// # Errors
-/// The [`Loss`] that says why there was no answer.
-pub async fn probe(
-    origin: &Origin,
+/// Connects, and asks `path` where there is one; waits first until the worker's name is known.
+pub(super) async fn probe(
+    worker: &Connector,
     path: Option<&str>,
     headers: &HeaderMap,
     connect: Seconds,
-    clock: Clock,
 ) -> Result<Probed, Loss> {
+    worker.addresses.found().await;
+    let clock = worker.clock;
     let began = clock.now();
     let Some(path) = path else {
-        connect::tcp(origin, connect).await?;
+        worker.tcp(connect).await?;
         return Ok(Probed {
             status: None,
             connected_in: clock.now() - began,
         });
     };
-    let request = request(origin, path, headers)?;
-    let sender = connect::open(origin, connect).await?;
+    let request = request(&worker.origin, path, headers)?;
+    let sender = worker.open(connect).await?;
     let connected_in = clock.now() - began;
     let response = match sender {
         Sender::Http1(mut connection) => connection.sender.send_request(request).await,

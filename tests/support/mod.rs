@@ -6,6 +6,7 @@
 #![expect(dead_code, reason = "each suite uses its part of the support")]
 
 pub mod client;
+pub mod dns;
 pub mod engine;
 pub mod h2_client;
 pub mod prompt;

@@ -277,7 +277,7 @@ impl Proxy {
     }
 
     /// Whether every worker is up.
-    fn all_are_up(&self) -> bool {
+    pub fn all_are_up(&self) -> bool {
         let workers = self.api("/api/workers");
         let rows = workers["workers"].as_array().unwrap();
         rows.iter().all(|row| row["state"] == "up")

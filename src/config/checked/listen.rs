@@ -22,6 +22,18 @@ pub fn listen(section: &Section<'_>) -> Option<Listen> {
     })
 }
 
+/// Name servers that can be asked.
+pub fn servers(list: &Value<'_>) -> Vec<SocketAddr> {
+    if list.is_empty() {
+        list.refuse_for(
+            "there is no address in this list",
+            "leave the key out: the system's name servers are asked then",
+        );
+    }
+    let items = list.items().unwrap_or_default();
+    items.iter().filter_map(address).collect()
+}
+
 /// The client addresses that are sound.
 fn addresses(list: &Value<'_>, open: bool) -> Vec<SocketAddr> {
     if list.is_empty() {

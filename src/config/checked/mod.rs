@@ -27,6 +27,8 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
     let timeouts = timeouts::timeouts(&root.section("timeouts"));
+    let dns = root.section("dns").given("servers");
+    let dns = dns.map_or_else(Vec::new, |servers| listen::servers(&servers));
     let routing = routing::routing(&root.section("routing"));
     let probe = probe::fleet(&root.section("probe"));
     let log = log::log(&root.section("log"));
@@ -45,6 +47,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         listen: listen?,
         admin_token,
         limits: limits?,
+        dns,
         routing: routing?,
         workers: workers?,
         routes: routes?,

@@ -257,6 +257,24 @@ pub const ROWS: &[Row] = &[
         see: &["timeouts.answer", "timeouts.between_bytes"],
     },
     Row {
+        key: "dns",
+        kind: Kind::Section,
+        unset: Unset::Means("the defaults of its keys"),
+        purpose: "How the names of workers become addresses. They are looked up in the background, all their addresses are used, and a name that can't be resolved any more keeps those it had.",
+        example: "[dns]\nservers = [\"192.168.1.1:53\"]",
+        see: &["worker.url"],
+    },
+    Row {
+        key: "dns.servers",
+        kind: ADDRESSES,
+        unset: Unset::Means(
+            "those of /etc/resolv.conf, and the system's other ways to know a name",
+        ),
+        purpose: "The name servers that are asked, in place of the system's.",
+        example: "servers = [\"192.168.1.1:53\"]",
+        see: &["worker.url"],
+    },
+    Row {
         key: "routing",
         kind: Kind::Section,
         unset: Unset::Means("the defaults of its keys"),

@@ -127,8 +127,18 @@ impl Engine {
         Engine::launch(Protocol::H2c, knobs)
     }
 
+    /// Starts a second HTTP/1.1 worker on the port of another, at another loopback address.
+    pub fn beside(other: &Engine, address: Ipv4Addr) -> Self {
+        let at = SocketAddr::from((address, other.address.port()));
+        Engine::launch_at(at, Protocol::Http1, Knobs::default())
+    }
+
     fn launch(protocol: Protocol, knobs: Knobs) -> Self {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Engine::launch_at((Ipv4Addr::LOCALHOST, 0).into(), protocol, knobs)
+    }
+
+    fn launch_at(address: SocketAddr, protocol: Protocol, knobs: Knobs) -> Self {
+        let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
