@@ -45,6 +45,8 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How many attempts an answer took.
 pub(super) const X_FOREBAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-forebay-attempts");
+/// Why the proxy refused or failed a request.
+pub(super) const X_FOREBAY_REASON: HeaderName = HeaderName::from_static("x-forebay-reason");
 /// Whose answer it is.
 pub(super) const X_FOREBAY_WORKER: HeaderName = HeaderName::from_static("x-forebay-worker");
 
@@ -195,6 +197,8 @@ pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchang
         headers.remove(name);
     }
     headers.remove(PROXY_AUTHENTICATE);
+    // Why an answer is an error is ours to say, and this one is the worker's.
+    headers.remove(X_FOREBAY_REASON);
     if let Some(length) = length {
         headers.insert(CONTENT_LENGTH, length);
     }

@@ -173,7 +173,7 @@ impl Forward {
                 loss.unsent() || (errand.repeatable() && sent <= errand.plan.routing.extra);
             let failed = || {
                 failed(
-                    &errand.plan.workers[worker.index()],
+                    errand.plan.workers.get(worker.index()),
                     &loss,
                     exchange.attempts(),
                 )
@@ -282,15 +282,28 @@ impl Forward {
         sending: impl Future<Output = Result<T, Loss>>,
     ) -> Result<T, Failure> {
         let Some((due, kind, name, span)) = deadlines.next(None, begun) else {
-            return sending.await.map_err(Failure::Loss);
+            return sending.await.map_err(Failure::from);
         };
         match timeout((due - self.clock.now()).to_duration(), sending).await {
-            Ok(result) => result.map_err(Failure::Loss),
+            Ok(result) => result.map_err(Failure::from),
             Err(_) => {
                 let passed = self.clock.now() - (due - span);
                 let message = format!("no answer began within {name} = {span} ({passed} passed)");
                 Err(Failure::TimedOut(Fault::new(kind, message)))
             }
+        }
+    }
+}
+
+impl From<Loss> for Failure {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            // Nobody else could be reached either.
+            Loss::Exhausted(_) => {
+                let fault = Fault::new(Kind::Overloaded, loss.to_string());
+                Failure::Refused(fault.retry_after(Seconds(1.0)))
+            }
+            loss => Failure::Loss(loss),
         }
     }
 }
@@ -353,7 +366,8 @@ async fn first_piece(body: &mut UpstreamBody) -> Result<Option<Bytes>, Loss> {
     Ok(None)
 }
 
-fn failed(worker: &WorkerPlan, loss: &Loss, attempts: u32) -> Fault {
+fn failed(worker: Option<&WorkerPlan>, loss: &Loss, attempts: u32) -> Fault {
+    let name = worker.map_or("a worker that is gone", |worker| &worker.name);
     let times = if attempts == 1 {
         "the only attempt failed".to_owned()
     } else {
@@ -361,6 +375,6 @@ fn failed(worker: &WorkerPlan, loss: &Loss, attempts: u32) -> Fault {
     };
     Fault::new(
         Kind::WorkerFailed,
-        format!("{times}; the last cause at {}: {loss}", worker.name),
+        format!("{times}; the last cause at {name}: {loss}"),
     )
 }
