@@ -22,7 +22,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::deadlines::Deadlines;
 use super::relay::Broken;
-use super::{Begin, Begun, headers, refusal};
+use super::{Begin, Begun, refusal};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decide::Outcome;
@@ -85,6 +85,7 @@ impl Flow {
             begun:
                 Begin {
                     head,
+                    streamed,
                     first,
                     body,
                     deadlines,
@@ -92,7 +93,6 @@ impl Flow {
             lease,
             dialect,
         } = begun;
-        let streamed = headers::is_event_stream(&head.headers);
         let mut flow = Flow {
             clock,
             exchange,

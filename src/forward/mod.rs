@@ -103,6 +103,8 @@ impl Begun {
 struct Begin {
     /// Its head, as the client gets it.
     head: response::Parts,
+    /// Whether it is a stream of events.
+    streamed: bool,
     /// The first piece of its body, when that was waited for.
     first: Option<Bytes>,
     /// The rest of its body.
@@ -268,6 +270,7 @@ impl Forward {
         headers::answer(&mut head.headers, streamed, exchange, self.clock.now());
         Ok(Begin {
             head,
+            streamed,
             first,
             body,
             deadlines,
