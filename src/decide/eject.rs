@@ -73,6 +73,17 @@ pub struct Ejections {
     pub refused: u64,
 }
 
+impl Ejections {
+    /// Each cause as the metrics say it, and its count.
+    #[must_use]
+    pub fn by_cause(&self) -> [(&'static str, u64); 2] {
+        [
+            (EjectCause::Errors.label(), self.errors),
+            (EjectCause::Refused.label(), self.refused),
+        ]
+    }
+}
+
 /// An error of a request.
 #[derive(Clone, Copy, Debug)]
 struct Error {

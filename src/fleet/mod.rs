@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
 use crate::decide::{
-    Ask, Choice, EjectRule, FleetState, Grant, LineFull, NoChoice, StateChange, Ticket, WorkerSpec,
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, StateChange, Ticket, WorkerSpec,
     WorkerView,
 };
 use crate::rng::Rng;
@@ -61,7 +61,11 @@ impl Fleet {
     /// A fleet in which nothing has happened yet. `seed` decides ties.
     #[must_use]
     pub fn new(plan: &Plan, clock: Clock, seed: u64) -> Arc<Self> {
-        let state = FleetState::new(plan.workers.iter().map(spec).collect(), plan.routing.policy);
+        let rules = Rules {
+            policy: plan.routing.policy,
+            all_down: plan.routing.all_down,
+        };
+        let state = FleetState::new(plan.workers.iter().map(spec).collect(), rules);
         let core = Core {
             state,
             rng: Rng::seeded(seed),
@@ -237,14 +241,15 @@ fn spec(plan: &WorkerPlan) -> WorkerSpec {
         name: plan.name.clone(),
         models: plan
             .models
+            .named()
             .iter()
             .map(|alias| alias.client.clone())
             .collect(),
-        cap: plan.max_inflight,
+        cap: plan.inflight_untold(),
         speed: plan.speed,
         rise: plan.probe.rise,
         fall: plan.probe.fall,
-        machine: None,
-        eject: EjectRule::default(),
+        machine: plan.machine.clone(),
+        eject: plan.eject,
     }
 }

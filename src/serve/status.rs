@@ -47,14 +47,20 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         state: view.state.label(),
         reason: view.reason.clone(),
         since: now - view.state_age,
-        until: None,
+        until: view.until.map(|left| now + left),
+        machine: view.machine.clone(),
+        held: view.held,
+        slow_start: view.allowed,
+        fail_timeout: view.fail_timeout,
+        ejections: view.ejections,
         models: plan
             .models
+            .named()
             .iter()
             .map(|alias| alias.client.to_string())
             .collect(),
         inflight: view.inflight,
-        max_inflight: plan.max_inflight,
+        max_inflight: plan.inflight_untold(),
         queue: view.queued,
         decoding: view.decoding,
         prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),
