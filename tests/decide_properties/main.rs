@@ -10,8 +10,10 @@
 
 mod closed_loop;
 mod counters;
+mod evidence;
 mod line;
 mod machine;
+mod neighbours;
 mod shares;
 
 use std::sync::Arc;
