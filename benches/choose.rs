@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay::decide::{Ask, Booking, FleetState, Outcome, Policy, Work, WorkerSpec};
+use forebay::decide::{Ask, Booking, EjectRule, FleetState, Outcome, Policy, Work, WorkerSpec};
 use forebay::rng::Rng;
 use forebay::units::{ModelName, Seconds, Tokens};
 
@@ -45,6 +45,8 @@ impl Bench {
             speed: Some(1.0 + f64::from(id % 5)),
             rise: 2,
             fall: 3,
+            machine: None,
+            eject: EjectRule::default(),
         };
         let mut bench = Bench {
             fleet: FleetState::new((0..workers).map(spec).collect(), Policy::LeastTime),

@@ -260,6 +260,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::config::plan::{AccessTarget, LogLevel, LogPlan, Secret};
+    use crate::decide::Ejections;
     use crate::units::Seconds;
     use token::Origin;
 
@@ -282,6 +283,11 @@ mod tests {
             reason: None,
             since: Seconds(1_796_006_599.5),
             until: None,
+            machine: None,
+            held: None,
+            slow_start: None,
+            fail_timeout: Seconds(600.0),
+            ejections: Ejections::default(),
             models: vec!["chat".into()],
             inflight: 2,
             max_inflight: 64,

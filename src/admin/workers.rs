@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use crate::clock;
+use crate::decide::Ejections;
 use crate::observe::{Metrics, WorkerGauges};
 use crate::units::Seconds;
 
@@ -43,6 +44,25 @@ pub struct WorkerRow {
         skip_serializing_if = "Option::is_none"
     )]
     pub until: Option<Seconds>,
+    /// The machine that it shares with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Arc<str>>,
+    /// How much longer it asked to be left alone.
+    #[serde(
+        rename = "held_s",
+        serialize_with = "as_number_if_known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub held: Option<Seconds>,
+    /// What it is given at a time while it proves itself after a recovery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<u32>,
+    /// The busy time that it is expected to infer before it fails.
+    #[serde(rename = "fail_timeout_s", serialize_with = "as_number")]
+    pub fail_timeout: Seconds,
+    /// How often it was ejected since the start.
+    #[serde(serialize_with = "by_cause")]
+    pub ejections: Ejections,
     /// The names by which clients may ask for its models.
     pub models: Vec<String>,
     /// Requests it holds.
@@ -146,9 +166,19 @@ impl FleetView {
                 inflight: worker.inflight,
                 prefill: worker.prefill.and_then(|line| line.tokens_per_second()),
                 decode: worker.decode.and_then(|line| line.tokens_per_second()),
+                fail_timeout: worker.fail_timeout,
+                ejections: worker.ejections.by_cause(),
             });
         }
     }
+}
+
+fn as_number<S: Serializer>(span: &Seconds, to: S) -> Result<S::Ok, S::Error> {
+    span.0.serialize(to)
+}
+
+fn by_cause<S: Serializer>(ejections: &Ejections, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(ejections.by_cause())
 }
 
 fn as_date<S: Serializer>(wall: &Seconds, to: S) -> Result<S::Ok, S::Error> {

@@ -7,11 +7,12 @@
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, EjectPlan, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin,
-    Plan, ProbePlan, Retries, RoutePlan, Routing, Secret, TestPlan, TimeoutOverrides, Timeouts,
+    AccessTarget, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin, Plan,
+    ProbePlan, Retries, RoutePlan, Routing, Secret, TestPlan, TimeoutOverrides, Timeouts,
     WorkerPlan,
 };
 use super::words::Choice;
+use crate::decide::EjectRule;
 use crate::units::Seconds;
 
 const HIDDEN: &str = "***";
@@ -232,8 +233,8 @@ fn show_probe(probe: &ProbePlan) -> String {
     ])
 }
 
-fn show_eject(eject: &EjectPlan) -> String {
-    let EjectPlan {
+fn show_eject(eject: &EjectRule) -> String {
+    let EjectRule {
         errors,
         window,
         first,

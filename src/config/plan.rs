@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use http::uri::PathAndQuery;
 
-use crate::decide::Policy;
+use crate::decide::{AllDown, Policy};
 use crate::units::{Bytes, Seconds, WorkerId};
 pub use machine::MachinePlan;
-pub use worker::{EjectPlan, Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
+pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
 #[derive(Clone, Debug)]
@@ -127,17 +127,6 @@ pub struct Routing {
     pub retries: Retries,
     /// With more candidates than this a few are drawn and compared; at least 3.
     pub sample_above: u32,
-}
-
-/// What happens to a request when nobody who could answer it is healthy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllDown {
-    /// It waits for a worker that is expected back.
-    Queue,
-    /// It is refused at once.
-    Fail,
-    /// It is sent to one of them all the same.
-    TryAll,
 }
 
 /// Sending again, before the first byte has gone to the client.

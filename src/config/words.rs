@@ -1,7 +1,7 @@
 //! The words that stand for a choice, once for both directions: reading a file and showing a plan.
 
-use super::plan::{AllDown, Engine, LogLevel, Protocol, Repeat, RetryOn};
-use crate::decide::Policy;
+use super::plan::{Engine, LogLevel, Protocol, Repeat, RetryOn};
+use crate::decide::{AllDown, Policy};
 
 /// A choice among few, each with its word.
 pub trait Choice: Copy + PartialEq + 'static {

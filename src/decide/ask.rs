@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::booking::Booking;
 use super::cost::Terms;
+use super::eject::EjectRule;
 use super::pick::Policy;
-use super::worker::Booking;
+use super::standing::AllDown;
 use crate::units::{ModelName, Seconds, Tokens, WorkerId};
 
 /// What kind of work a request is. Each has lines of its own: see the header of `speed.rs`.
@@ -31,6 +33,10 @@ pub struct WorkerSpec {
     pub rise: u32,
     /// Failed probes in a row until it is down.
     pub fall: u32,
+    /// The box that it shares with others of this machine; its own when absent.
+    pub machine: Option<Arc<str>>,
+    /// When errors of its requests eject it.
+    pub eject: EjectRule,
 }
 
 /// The rules that hold for all workers.
@@ -38,11 +44,16 @@ pub struct WorkerSpec {
 pub struct Rules {
     /// How one of several workers is chosen.
     pub policy: Policy,
+    /// What happens when nobody who fits is alive.
+    pub all_down: AllDown,
 }
 
 impl From<Policy> for Rules {
     fn from(policy: Policy) -> Self {
-        Rules { policy }
+        Rules {
+            policy,
+            all_down: AllDown::default(),
+        }
     }
 }
 
@@ -86,7 +97,7 @@ pub enum NoChoice {
     },
     /// The model is known, but everyone who serves it is down or was tried.
     Down,
-    /// Everyone who could serve it is at its cap: stand in line.
+    /// Everyone who could serve it is at its cap, or is ejected and will be back: stand in line.
     Busy,
 }
 

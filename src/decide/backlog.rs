@@ -94,15 +94,15 @@ impl Backlog {
         self.generate.count
     }
 
-    /// The work ahead of a request that is sent now.
-    pub(super) fn ahead(&self, speeds: &Speeds, now: Seconds) -> Seconds {
+    /// The work ahead of a request that is sent now, while everything takes so many times as long.
+    pub(super) fn ahead(&self, speeds: &Speeds, slowdown: f64, now: Seconds) -> Seconds {
         let Some(head) = self.pending.front() else {
             return Seconds::ZERO;
         };
         let work = self.generate.work(speeds.prefill(Work::Generate))
             + self.embed.work(speeds.prefill(Work::Embed));
         let age = now - head.sent.max(self.turned);
-        (work - age.max(Seconds::ZERO)).max(Seconds::ZERO)
+        (work * slowdown - age.max(Seconds::ZERO)).max(Seconds::ZERO)
     }
 
     /// Whether the sums are those of the requests.
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn ahead(backlog: &Backlog, now: f64) -> f64 {
-        (backlog.ahead(&Speeds::believing(1.0), Seconds(now)).0 * 1e7).round() / 1e4
+        (backlog.ahead(&Speeds::believing(1.0), 1.0, Seconds(now)).0 * 1e7).round() / 1e4
     }
 
     #[test]

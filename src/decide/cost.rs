@@ -12,10 +12,14 @@
 //! net  = smoothed time of a round trip
 //! ```
 //!
+//! The lines are those of a worker alone: beside busy neighbours on its machine, own, decode and the sum in wait take
+//! 1 + κ·m times as long (`machine.rs`).
+//!
 //! Simulated over public traces, this backlog in tokens priced by learned speeds is nearly all of what a clairvoyant
 //! router gains over counting requests. Prices cost constant time per worker: the sums over Q are kept, not recomputed.
 
 use super::ask::Work;
+use super::machine::Machine;
 use super::worker::Worker;
 use crate::units::Seconds;
 
@@ -65,16 +69,17 @@ impl Terms {
     }
 }
 
-/// What this request would cost on this worker if it were sent now.
-pub(super) fn price(worker: &Worker, size: Size, now: Seconds) -> Terms {
+/// What this request would cost on this worker of this machine if it were sent now.
+pub(super) fn price(worker: &Worker, machine: &Machine, size: Size, now: Seconds) -> Terms {
+    let slowdown = machine.slowdown_beside(worker.inflight() > 0);
     let decode = match size.work {
         Work::Embed => Seconds::ZERO,
-        Work::Generate => worker.pace_with_one_more() * (size.output - 1.0).max(0.0),
+        Work::Generate => worker.pace_with_one_more() * slowdown * (size.output - 1.0).max(0.0),
     };
     Terms {
         net: worker.net(),
-        wait: worker.wait(now),
-        own: worker.speeds().prefill(size.work).at(size.prompt),
+        wait: worker.wait(slowdown, now),
+        own: worker.speeds().prefill(size.work).at(size.prompt) * slowdown,
         decode,
     }
 }
@@ -82,7 +87,8 @@ pub(super) fn price(worker: &Worker, size: Size, now: Seconds) -> Terms {
 #[cfg(test)]
 mod tests {
     use super::super::ask::WorkerSpec;
-    use super::super::worker::Order;
+    use super::super::booking::Order;
+    use super::super::eject::EjectRule;
     use super::*;
     use crate::units::WorkerId;
 
@@ -106,6 +112,8 @@ mod tests {
             speed: None,
             rise: 1,
             fall: 1,
+            machine: None,
+            eject: EjectRule::default(),
         };
         let mut worker = Worker::new(WorkerId(0), spec);
         worker.connected(Seconds(0.02));
@@ -117,14 +125,14 @@ mod tests {
                 streamed: true,
                 wait: Seconds::ZERO,
             };
-            let _held = worker.book(order, Seconds(1.0));
+            let _held = worker.book(order, &mut Machine::default(), Seconds(1.0));
         }
         worker
     }
 
     /// The terms in tenths of milliseconds: net, wait, own, decode.
     fn terms(worker: &Worker, size: Size, now: f64) -> [f64; 4] {
-        let terms = price(worker, size, Seconds(now));
+        let terms = price(worker, &Machine::default(), size, Seconds(now));
         [terms.net, terms.wait, terms.own, terms.decode].map(|term| (term.0 * 1e4).round())
     }
 
@@ -133,7 +141,7 @@ mod tests {
         let idle = loaded(8, &[]);
         assert_eq!(terms(&idle, CHAT, 1.0), [200.0, 0.0, 1_100.0, 20_500.0]);
         assert_eq!(terms(&idle, EMBEDDING, 1.0), [200.0, 0.0, 105.0, 0.0]);
-        let total = price(&idle, CHAT, Seconds(1.0)).total();
+        let total = price(&idle, &Machine::default(), CHAT, Seconds(1.0)).total();
         assert!((total.0 - 2.18).abs() < 1e-9);
     }
 

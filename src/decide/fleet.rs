@@ -4,16 +4,19 @@
 //! life: [`choose`](FleetState::choose), or [`stand_in_line`](FleetState::stand_in_line) until a grant; then at most
 //! one [`first_byte`](FleetState::first_byte); then exactly one [`finish`](FleetState::finish).
 //!
-//! Whoever frees a slot or changes a state (finish, probe, leave) then calls [`grants`](FleetState::grants), under
+//! Whoever frees a slot or changes a state (first byte, finish, probe, tick, leave) then calls [`grants`](FleetState::grants), under
 //! the same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may
 //! take any slot it finds free without overtaking anybody.
 
+use std::sync::Arc;
+
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, WorkerSpec};
+use super::booking::Booking;
 use super::health::State;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
 use super::view::WorkerView;
-use super::worker::{Booking, Worker};
+
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
 
@@ -24,17 +27,21 @@ pub struct FleetState {
     line: WaitingLine,
 }
 
-/// A probe changed a worker's state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A worker's state changed.
+#[derive(Clone, Debug, PartialEq)]
 pub struct StateChange {
     /// Whose.
     pub worker: WorkerId,
+    /// Its name.
+    pub name: Arc<str>,
     /// What it was.
     pub from: State,
     /// What it is.
     pub to: State,
-    /// Why it is down.
+    /// Why it is down or ejected.
     pub reason: Option<String>,
+    /// When it ends by itself, if it does.
+    pub until: Option<Seconds>,
 }
 
 /// The end of somebody's wait.
@@ -71,23 +78,40 @@ impl FleetState {
     }
 
     /// The first byte of a good answer's body came. Answers that are errors have none in this sense; for an answer that
-    /// comes in one piece, [`finish`](Self::finish) is enough.
+    /// comes in one piece, [`finish`](Self::finish) is enough. Call [`grants`](Self::grants) next: a worker that is
+    /// back may have more.
     pub fn first_byte(&mut self, booking: &mut Booking, now: Seconds) {
-        if let Some(worker) = self.roster.worker_mut(booking.worker()) {
-            worker.first_byte(booking, now);
+        if let Some((worker, machine)) = self.roster.at(booking.worker()) {
+            worker.first_byte(booking, machine, now);
         }
     }
 
-    /// A request ended, however it did: its place is free. Call [`grants`](Self::grants) next.
-    pub fn finish(&mut self, booking: Booking, outcome: Outcome, now: Seconds) {
-        self.roster.finish(booking, outcome, now);
+    /// A request ended, however it did: its place is free. Returns the change if that ejected its worker. Call
+    /// [`grants`](Self::grants) next.
+    pub fn finish(
+        &mut self,
+        booking: Booking,
+        outcome: Outcome,
+        now: Seconds,
+    ) -> Option<StateChange> {
+        let id = booking.worker();
+        let left = self.roster.finish(booking, outcome, now)?;
+        self.change(id, left)
+    }
+
+    /// Time has passed: ejections and holds end. Called several times a second; call [`grants`](Self::grants) next.
+    pub fn tick(&mut self, now: Seconds) -> Vec<StateChange> {
+        let left: Vec<_> = self.roster.tick(now).collect();
+        left.into_iter()
+            .filter_map(|(id, left)| self.change(id, left))
+            .collect()
     }
 
     /// Output tokens of streamed answers passed, those after an answer's first. Called several times a second, for all
     /// of a worker's streams together or for each.
     pub fn tokens(&mut self, worker: WorkerId, count: f64, now: Seconds) {
-        if let Some(worker) = self.roster.worker_mut(worker) {
-            worker.tokens(count, now);
+        if let Some((worker, machine)) = self.roster.at(worker) {
+            worker.tokens(count, machine, now);
         }
     }
 
@@ -105,14 +129,10 @@ impl FleetState {
         verdict: Result<(), String>,
         now: Seconds,
     ) -> Option<StateChange> {
-        let probed = self.roster.worker_mut(worker)?;
-        let from = probed.probe(verdict, now)?;
-        Some(StateChange {
-            worker,
-            from,
-            to: probed.health().state(),
-            reason: probed.health().reason().map(str::to_owned),
-        })
+        let (probed, machine) = self.roster.at(worker)?;
+        let left = probed.condition().state();
+        probed.probe(verdict, machine, now);
+        self.change(worker, left)
     }
 
     /// Waits for a slot, after [`NoChoice::Busy`]; workers already tried are not waited for.
@@ -161,7 +181,7 @@ impl FleetState {
         let picks = workers.iter().map(|worker| worker.record().picks).sum();
         workers
             .iter()
-            .map(|worker| WorkerView::of(worker, self.roster.traffic(), picks, now))
+            .map(|worker| WorkerView::of(worker, &self.roster, picks, now))
             .collect()
     }
 
@@ -171,7 +191,7 @@ impl FleetState {
     /// # Errors
     /// Names the first disagreement.
     pub fn check_invariants(&self) -> Result<(), String> {
-        self.roster.workers().iter().try_for_each(Worker::check)?;
+        self.roster.check()?;
         self.line.check()?;
         let idle = self.line.heads().into_iter().find(|ticket| {
             self.line
@@ -183,11 +203,26 @@ impl FleetState {
             None => Ok(()),
         }
     }
+
+    /// The change of a worker that was in this state, if it is one.
+    fn change(&self, id: WorkerId, from: State) -> Option<StateChange> {
+        let worker = self.roster.workers().get(id.index())?;
+        let to = worker.condition().state();
+        (to != from).then(|| StateChange {
+            worker: id,
+            name: worker.spec().name.clone(),
+            from,
+            to,
+            reason: worker.condition().reason(),
+            until: worker.condition().until(),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::ask::Work;
+    use super::super::eject::EjectRule;
     use super::super::pick::Policy;
     use super::*;
     use crate::units::Tokens;
@@ -200,6 +235,8 @@ mod tests {
             speed: None,
             rise: 1,
             fall: 1,
+            machine: None,
+            eject: EjectRule::default(),
         };
         FleetState::new(vec![spec("a"), spec("b")], Policy::RoundRobin)
     }

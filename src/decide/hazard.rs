@@ -4,10 +4,10 @@
 //! λ = (1 + F)/(600 s + U)      F: outages, U: busy seconds; both halve every 600 s
 //! ```
 //!
-//! One outage counts once, however many requests it takes along: whoever counts must say when one begins. A busy second
-//! is a second of wall time with at least one request in flight, not one per request, so that a machine that batches
-//! does not look sturdier than one that does not. The prior, one outage in 600 s, is worth as much as ten minutes of
-//! work: a new machine is neither trusted blindly nor condemned by its first failure.
+//! One outage counts once, however many requests it takes along: `outage` says when one begins. A busy second is a
+//! second of wall time with at least one request in flight, not one per request, so that a machine that batches does not
+//! look sturdier than one that does not. The prior, one outage in 600 s, is worth as much as ten minutes of work: a new
+//! machine is neither trusted blindly nor condemned by its first failure.
 
 use crate::units::Seconds;
 
@@ -21,27 +21,22 @@ const HALF_LIFE: f64 = 600.0;
 pub(super) struct Hazard {
     outages: f64,
     busy: f64,
-    running: u32,
+    /// Its workers that hold a request.
+    working: u32,
     updated: Seconds,
 }
 
 impl Hazard {
-    /// A request begins.
+    /// A worker of it gets its first request.
     pub(super) fn begin(&mut self, now: Seconds) {
         self.advance(now);
-        self.running += 1;
+        self.working += 1;
     }
 
-    /// A request ends.
+    /// A worker of it has no request any more.
     pub(super) fn end(&mut self, now: Seconds) {
         self.advance(now);
-        self.running = self.running.saturating_sub(1);
-    }
-
-    /// All requests are gone.
-    pub(super) fn stop(&mut self, now: Seconds) {
-        self.advance(now);
-        self.running = 0;
+        self.working = self.working.saturating_sub(1);
     }
 
     /// An outage begins.
@@ -56,13 +51,13 @@ impl Hazard {
         (1.0 + self.outages) / (PRIOR + self.busy)
     }
 
-    /// Both counts fade; the busy one grows meanwhile if a request runs. In closed form, so that nobody has to call.
+    /// Both counts fade; the busy one grows meanwhile if a worker works. In closed form, so that nobody has to call.
     fn advance(&mut self, now: Seconds) {
         let span = (now - self.updated).max(Seconds::ZERO).0;
         let kept = (-span / HALF_LIFE).exp2();
         self.outages *= kept;
         self.busy *= kept;
-        if self.running > 0 {
+        if self.working > 0 {
             self.busy += (1.0 - kept) * HALF_LIFE / std::f64::consts::LN_2;
         }
         self.updated = self.updated.max(now);
@@ -88,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_time_counts_once_however_many_requests_run() {
+    fn busy_time_counts_once_however_many_workers_work() {
         let one = {
             let mut hazard = Hazard::default();
             hazard.begin(Seconds(0.0));

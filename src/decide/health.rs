@@ -7,13 +7,15 @@
 
 use crate::units::Seconds;
 
-/// What a worker's probes say.
+/// What a worker's probes and requests say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Not probed yet.
     Starting,
     /// Alive.
     Up,
+    /// Alive by its probes, but its requests failed; gets none for a while. See `eject.rs`.
+    Ejected,
     /// Not alive; gets no requests.
     Down,
 }
@@ -25,6 +27,7 @@ impl State {
         match self {
             State::Starting => "starting",
             State::Up => "up",
+            State::Ejected => "ejected",
             State::Down => "down",
         }
     }
@@ -68,11 +71,6 @@ impl Health {
     /// When the state began.
     pub(super) fn since(&self) -> Seconds {
         self.since
-    }
-
-    /// Whether it may be given requests.
-    pub(super) fn serves(&self) -> bool {
-        self.state != State::Down
     }
 
     /// A probe passed, or failed for a reason. Returns the state left when it changed.
@@ -119,7 +117,6 @@ mod tests {
 
     #[test]
     fn the_first_probe_decides_alone() {
-        assert!(Health::starting(2, 3).serves());
         assert_eq!(states("+"), "u");
         assert_eq!(states("-"), "d");
     }
@@ -136,7 +133,7 @@ mod tests {
         assert_eq!(health.probe(refused(), Seconds(7.0)), Some(State::Starting));
         assert_eq!(health.since(), Seconds(7.0));
         assert_eq!(health.reason(), Some("connection refused"));
-        assert!(!health.serves());
+        assert_eq!(health.state(), State::Down);
         health.probe(Ok(()), Seconds(8.0));
         assert_eq!(health.probe(Ok(()), Seconds(9.0)), Some(State::Down));
         assert_eq!(health.reason(), None);

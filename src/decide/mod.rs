@@ -6,7 +6,11 @@
 //! - `cost` says what a request costs on a worker, in seconds, and `pick` takes the cheapest;
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
-//! - `health` knows who is alive, `hazard` how long one is expected to stay so, `worker` counts what each was given, `roster` picks and books in one step;
+//! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
+//!   `slow_start` when it comes back; `standing` says who may be considered; `outage` says when an outage begins and `hazard` how long a machine is
+//!   expected to go without one;
+//! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
+//!   `roster` picks and books in one step;
 //! - `queue` holds those for whom no slot is free.
 //!
 //! Guaranteed: the same events with the same seed give the same choices, bit for bit (no hash order decides anything);
@@ -14,26 +18,35 @@
 
 mod ask;
 mod backlog;
+mod booking;
+mod condition;
 mod cost;
 mod decode_meter;
+mod eject;
 mod fleet;
 mod hazard;
 mod health;
 mod line_fit;
+mod machine;
+mod outage;
 mod pick;
 mod queue;
 mod roster;
+mod slow_start;
 mod speed;
+mod standing;
 mod traffic;
 mod view;
 mod worker;
 
 pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
+pub use booking::Booking;
 pub use cost::Terms;
+pub use eject::{EjectCause, EjectRule, Ejections};
 pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;
 pub use line_fit::Line;
 pub use pick::Policy;
 pub use queue::{LineFull, MOST_WAITING, Ticket};
+pub use standing::AllDown;
 pub use view::{Learned, WorkerView};
-pub use worker::Booking;

@@ -6,10 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
+use super::booking::{Booking, Order};
 use super::cost::{self, Size};
+use super::eject::EjectCause;
+use super::health::State;
+use super::machine::Machine;
 use super::pick::Candidate;
+use super::standing::{AllDown, Standing};
 use super::traffic::{RunningMean, Traffic};
-use super::worker::{Booking, Order, Worker, believable};
+use super::worker::{Worker, believable};
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
 
@@ -20,6 +25,9 @@ const COMPARED_CHARS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Roster {
     workers: Vec<Worker>,
+    machines: Vec<Machine>,
+    /// Each worker's place among the machines.
+    homes: Vec<usize>,
     models: Vec<Model>,
     rules: Rules,
     traffic: Traffic,
@@ -44,12 +52,15 @@ struct Model {
 impl Roster {
     pub(super) fn new(specs: Vec<WorkerSpec>, rules: Rules) -> Self {
         let candidates = Vec::with_capacity(specs.len());
+        let homes = homes(&specs);
         let workers: Vec<Worker> = (0..)
             .zip(specs)
             .map(|(id, spec)| Worker::new(WorkerId(id), spec))
             .collect();
         Roster {
             models: models(&workers),
+            machines: vec![Machine::default(); workers.len()],
+            homes,
             workers,
             rules,
             traffic: Traffic::new(),
@@ -64,6 +75,18 @@ impl Roster {
 
     pub(super) fn worker_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
         self.workers.get_mut(id.index())
+    }
+
+    /// The machine that a worker is on.
+    pub(super) fn machine(&self, worker: &Worker) -> &Machine {
+        &self.machines[self.homes[worker.id().index()]]
+    }
+
+    /// A worker and its machine.
+    pub(super) fn at(&mut self, id: WorkerId) -> Option<(&mut Worker, &mut Machine)> {
+        let worker = self.workers.get_mut(id.index())?;
+        let machine = self.machines.get_mut(*self.homes.get(id.index())?)?;
+        Some((worker, machine))
     }
 
     pub(super) fn traffic(&self) -> &Traffic {
@@ -84,10 +107,11 @@ impl Roster {
         candidates.clear();
         candidates.extend(self.with_room(ask, row, tried).map(|worker| Candidate {
             worker: worker.id(),
-            terms: cost::price(worker, size, now),
+            terms: cost::price(worker, self.machine(worker), size, now),
             samples: worker.speeds().prefill_samples(size.work),
             inflight: worker.inflight(),
         }));
+        self.prefer_elsewhere(&mut candidates, tried);
         let found = candidates.len();
         let picked = self
             .rules
@@ -112,8 +136,13 @@ impl Roster {
         })
     }
 
-    /// Takes the booking back, and what the outcome teaches.
-    pub(super) fn finish(&mut self, booking: Booking, outcome: Outcome, now: Seconds) {
+    /// Takes the booking back, and what the outcome teaches. Returns the state that the worker left if that ejected it.
+    pub(super) fn finish(
+        &mut self,
+        booking: Booking,
+        outcome: Outcome,
+        now: Seconds,
+    ) -> Option<State> {
         if let Outcome::Answered { output_tokens, .. } = outcome
             && booking.work() == Work::Generate
             && let Some(output) = believable(output_tokens)
@@ -121,15 +150,37 @@ impl Roster {
             self.models[booking.model()].output.add(output);
             self.traffic.answered(output);
         }
-        if let Some(worker) = self.worker_mut(booking.worker()) {
-            worker.finish(booking, outcome, now);
+        let id = booking.worker();
+        let (worker, machine) = self.at(id)?;
+        let left = worker.condition().state();
+        let cause = worker.finish(booking, outcome, machine, now)?;
+        if !self.may_eject(id, cause) {
+            return None;
         }
+        self.worker_mut(id)?.eject(cause, now);
+        Some(left)
     }
 
     /// Whether somebody could take this request now.
     pub(super) fn fits(&self, ask: &Ask, tried: &[WorkerId]) -> bool {
         self.row(ask)
             .is_some_and(|row| self.with_room(ask, row, tried).next().is_some())
+    }
+
+    /// Whether all counters agree.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.workers.iter().try_for_each(Worker::check)?;
+        for (home, machine) in self.machines.iter().enumerate() {
+            let busy = self.workers.iter().zip(&self.homes);
+            let busy = busy.filter(|(worker, at)| **at == home && worker.inflight() > 0);
+            let (counted, kept) = (busy.count(), machine.busy());
+            if u32::try_from(counted) != Ok(kept) {
+                return Err(format!(
+                    "machine {home}: {counted} workers are busy, {kept} counted"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn row(&self, ask: &Ask) -> Option<usize> {
@@ -157,15 +208,41 @@ impl Roster {
             .filter_map(|id| self.workers.get(id.index()))
     }
 
-    /// Those of them who are alive and were not tried.
-    fn alive<'a>(
+    /// Those of them who were not tried.
+    fn untried<'a>(
         &'a self,
         ask: &'a Ask,
         row: usize,
         tried: &'a [WorkerId],
     ) -> impl Iterator<Item = &'a Worker> {
         self.serving(ask, row)
-            .filter(|worker| worker.health().serves() && !tried.contains(&worker.id()))
+            .filter(|worker| !tried.contains(&worker.id()))
+    }
+
+    /// Those of them who are of the best standing there is, and of these, if they are on hold, the one whose hold ends
+    /// first.
+    fn eligible<'a>(
+        &'a self,
+        ask: &'a Ask,
+        row: usize,
+        tried: &'a [WorkerId],
+    ) -> impl Iterator<Item = &'a Worker> {
+        let untried = || self.untried(ask, row, tried);
+        let best = self.rules.all_down.best(untried());
+        let first = match best {
+            Some(Standing::Held) => untried()
+                .filter_map(|worker| worker.condition().held())
+                .reduce(Seconds::min),
+            _ => None,
+        };
+        untried().filter(move |worker| {
+            Some(worker.condition().standing()) == best
+                && match best {
+                    Some(Standing::Held) => worker.condition().held() == first,
+                    Some(Standing::Free) => true,
+                    _ => !worker.condition().breaker().refuses(),
+                }
+        })
     }
 
     /// Those of them who have a slot free.
@@ -175,20 +252,67 @@ impl Roster {
         row: usize,
         tried: &'a [WorkerId],
     ) -> impl Iterator<Item = &'a Worker> {
-        self.alive(ask, row, tried)
+        self.eligible(ask, row, tried)
             .filter(|worker| worker.has_room())
+    }
+
+    /// What took one worker of a machine along may have taken its neighbours: a retry goes to another machine if it can.
+    fn prefer_elsewhere(&self, candidates: &mut Vec<Candidate>, tried: &[WorkerId]) {
+        let home = |id: &WorkerId| self.homes.get(id.index());
+        let elsewhere = |candidate: &Candidate| {
+            let here = home(&candidate.worker);
+            tried.iter().all(|id| home(id) != here)
+        };
+        if candidates.iter().any(elsewhere) {
+            candidates.retain(elsewhere);
+        }
+    }
+
+    /// Whether a worker may be taken out for this. Never the only one that serves a model: there is nobody else. For
+    /// errors, which only few of its requests may share, at most half of those who serve a model, up or not; one that
+    /// takes no connections serves nobody by staying.
+    fn may_eject(&self, id: WorkerId, cause: EjectCause) -> bool {
+        let named = self.workers[id.index()].spec().models.is_empty();
+        let mut rows = self
+            .models
+            .iter()
+            .filter(|model| model.name.is_none() == named && model.workers.contains(&id));
+        rows.all(|model| {
+            let out = model.workers.iter().filter(|id| {
+                let ejection = self.workers[id.index()].condition().breaker().ejection();
+                ejection.is_some_and(|ejection| ejection.cause == EjectCause::Errors)
+            });
+            match cause {
+                EjectCause::Errors => out.count() < model.workers.len() / 2,
+                EjectCause::Refused => model.workers.len() > 1,
+            }
+        })
+    }
+
+    /// Ends ejections and holds that are over. Returns who left which state.
+    pub(super) fn tick(&mut self, now: Seconds) -> impl Iterator<Item = (WorkerId, State)> {
+        self.workers.iter_mut().filter_map(move |worker| {
+            let left = worker.condition().state();
+            worker.tick(now);
+            (worker.condition().state() != left).then_some((worker.id(), left))
+        })
     }
 
     fn book(&mut self, worker: WorkerId, order: Order, now: Seconds) -> Booking {
         self.booked += 1;
         self.traffic.placed(order.size);
         self.models[order.model].last = Some(worker);
-        self.workers[worker.index()].book(order, now)
+        let machine = &mut self.machines[self.homes[worker.index()]];
+        self.workers[worker.index()].book(order, machine, now)
     }
 
     /// Why there was no candidate.
     fn refusal(&self, ask: &Ask, row: usize, tried: &[WorkerId]) -> NoChoice {
-        if self.alive(ask, row, tried).next().is_some() {
+        let returns = self.rules.all_down == AllDown::Queue
+            && self
+                .untried(ask, row, tried)
+                .any(|worker| worker.condition().standing() == Standing::Ejected);
+        if returns || self.eligible(ask, row, tried).next().is_some() {
             NoChoice::Busy
         } else if self.serving(ask, row).next().is_some() {
             NoChoice::Down
@@ -213,6 +337,17 @@ impl Roster {
     }
 }
 
+/// Which machine each worker is on: the first with the same name decides, and who names none has one of its own.
+fn homes(specs: &[WorkerSpec]) -> Vec<usize> {
+    let home = |(own, spec): (usize, &WorkerSpec)| {
+        let first = specs
+            .iter()
+            .position(|other| other.machine.is_some() && other.machine == spec.machine);
+        first.unwrap_or(own)
+    };
+    specs.iter().enumerate().map(home).collect()
+}
+
 /// One row per name, sorted, after the row for no name.
 fn models(workers: &[Worker]) -> Vec<Model> {
     let mut serving: BTreeMap<Option<ModelName>, Vec<WorkerId>> = BTreeMap::new();
@@ -233,6 +368,7 @@ fn models(workers: &[Worker]) -> Vec<Model> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::eject::EjectRule;
     use super::super::pick::Policy;
     use super::*;
     use crate::units::Tokens;
@@ -246,6 +382,8 @@ mod tests {
             speed: None,
             rise: 1,
             fall: 1,
+            machine: None,
+            eject: EjectRule::default(),
         };
         let specs = vec![
             spec("a", &["small"]),
@@ -314,7 +452,11 @@ mod tests {
         }
         assert!(roster.fits(&large, &[]));
         let dead = roster.worker_mut(WorkerId(1)).unwrap();
-        dead.probe(Err("no answer".into()), Seconds(1.0));
+        dead.probe(
+            Err("no answer".into()),
+            &mut Machine::default(),
+            Seconds(1.0),
+        );
         assert_eq!(
             choose(&mut roster, &large, &[]).unwrap_err(),
             NoChoice::Down

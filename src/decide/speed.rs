@@ -100,6 +100,12 @@ impl Speeds {
         self.decode.line().at(sharing) * (output - 1.0).max(0.0)
     }
 
+    /// What a generated answer that comes in one piece should take.
+    pub(super) fn expected(&self, answer: &Whole) -> Seconds {
+        let own = self.generate.line().at(answer.prompt);
+        answer.wait + own + self.decoding(answer.output, answer.sharing)
+    }
+
     /// Samples behind a prefill line.
     pub(super) fn prefill_samples(&self, work: Work) -> u64 {
         self.prefill_fit(work).samples()
@@ -127,8 +133,7 @@ impl Speeds {
     pub(super) fn learn_whole(&mut self, answer: Whole) {
         let own = self.generate.line().at(answer.prompt);
         let tau = self.decode.line().at(answer.sharing);
-        let expected = answer.wait + own + self.decoding(answer.output, answer.sharing);
-        let ratio = answer.took.max(Seconds::ZERO).0 / expected.0;
+        let ratio = answer.took.max(Seconds::ZERO).0 / self.expected(&answer).0;
         self.generate.learn(alone(answer.prompt, own * ratio));
         if answer.output > 1.0 {
             self.decode.learn(alone(answer.sharing, tau * ratio));

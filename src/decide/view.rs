@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::ask::Work;
+use super::eject::Ejections;
 use super::health::State;
 use super::line_fit::Line;
-use super::traffic::Traffic;
+use super::roster::Roster;
 use super::worker::Worker;
 use crate::units::{Seconds, WorkerId};
 
@@ -16,12 +17,24 @@ pub struct WorkerView {
     pub id: WorkerId,
     /// Its name.
     pub name: Arc<str>,
-    /// What its probes say.
+    /// The box that it shares with others of this machine.
+    pub machine: Option<Arc<str>>,
+    /// What its probes and requests say.
     pub state: State,
-    /// Why it is down.
+    /// Why it is down or ejected.
     pub reason: Option<String>,
     /// How long it has been in this state.
     pub state_age: Seconds,
+    /// How long it will be, where that is known.
+    pub until: Option<Seconds>,
+    /// How often it was ejected.
+    pub ejections: Ejections,
+    /// How much longer it asked to be left alone.
+    pub held: Option<Seconds>,
+    /// What it is given at a time while it proves itself after a recovery.
+    pub allowed: Option<u32>,
+    /// κ: everything on it takes 1 + κ times as long beside a busy neighbour on its machine.
+    pub coupling: f64,
     /// The most requests it is given at a time.
     pub cap: u32,
     /// Requests it holds.
@@ -68,8 +81,10 @@ impl WorkerView {
         clippy::cast_precision_loss,
         reason = "a share is for people; counts stay far below 2^53"
     )]
-    pub(super) fn of(worker: &Worker, traffic: &Traffic, picks: u64, now: Seconds) -> Self {
-        let (spec, health, speeds) = (worker.spec(), worker.health(), worker.speeds());
+    pub(super) fn of(worker: &Worker, roster: &Roster, picks: u64, now: Seconds) -> Self {
+        let (spec, speeds) = (worker.spec(), worker.speeds());
+        let machine = roster.machine(worker);
+        let left = |until: Seconds| (until - now).max(Seconds::ZERO);
         let prefill = |work| Learned {
             line: speeds.prefill(work),
             samples: speeds.prefill_samples(work),
@@ -78,9 +93,15 @@ impl WorkerView {
         WorkerView {
             id: worker.id(),
             name: spec.name.clone(),
-            state: health.state(),
-            reason: health.reason().map(str::to_owned),
-            state_age: now - health.since(),
+            machine: spec.machine.clone(),
+            state: worker.condition().state(),
+            reason: worker.condition().reason(),
+            state_age: now - worker.condition().since(),
+            until: worker.condition().until().map(left),
+            ejections: worker.condition().breaker().ejections(),
+            held: worker.condition().held().map(left),
+            allowed: worker.condition().allowed(),
+            coupling: machine.coupling(),
             cap: spec.cap,
             inflight: worker.inflight(),
             queued: worker.queued(),
@@ -92,8 +113,8 @@ impl WorkerView {
                 samples: speeds.decode_samples(),
             },
             round_trip: worker.net(),
-            rate: traffic.rate(speeds, spec.cap),
-            fail_timeout: Seconds(1.0 / worker.hazard(now)),
+            rate: roster.traffic().rate(speeds, spec.cap),
+            fail_timeout: Seconds(1.0 / machine.hazard(now)),
             share: record.picks as f64 / picks.max(1) as f64,
             picks: record.picks,
             answered: record.answered,

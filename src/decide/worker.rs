@@ -7,11 +7,13 @@
 
 use super::ask::{Outcome, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
+use super::booking::{Booking, FirstByte, Order};
+use super::condition::Condition;
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
-use super::hazard::Hazard;
-use super::health::{Health, State};
+use super::eject::EjectCause;
 use super::line_fit::Sample;
+use super::machine::{Machine, Span};
 use super::speed::{Speeds, Whole};
 use crate::units::{Seconds, WorkerId};
 
@@ -25,14 +27,15 @@ const MOST_TOKENS: f64 = 1e8;
 pub(super) struct Worker {
     id: WorkerId,
     spec: WorkerSpec,
-    health: Health,
-    hazard: Hazard,
+    condition: Condition,
     speeds: Speeds,
     round_trip: Option<Seconds>,
     generation: u32,
     inflight: u32,
     backlog: Backlog,
     meter: DecodeMeter,
+    /// When the decode sample under way began, and busy-worker-seconds on its machine then.
+    sampled: (Seconds, f64),
     record: Record,
 }
 
@@ -47,98 +50,19 @@ pub(super) struct Record {
     pub failed: u64,
 }
 
-/// A place that a request holds on a worker, until [`super::FleetState::finish`].
-#[derive(Debug)]
-#[must_use = "a booking that is dropped occupies its worker for ever"]
-pub struct Booking {
-    worker: WorkerId,
-    generation: u32,
-    number: u64,
-    model: usize,
-    size: Size,
-    streamed: bool,
-    sent: Seconds,
-    wait: Seconds,
-    /// Request-seconds on its worker when it was sent.
-    sharing_seconds: f64,
-    first_byte: Option<FirstByte>,
-}
-
-/// What an answer's first byte shows.
-#[derive(Clone, Copy, Debug)]
-struct FirstByte {
-    /// From its arrival at the worker.
-    took: Seconds,
-    /// From when its prefill began, if requests are taken in turn.
-    prefill: Seconds,
-    /// Whether it was there before the worker turned to it.
-    behind: bool,
-    /// The mean of requests that shared the card until then.
-    sharing: f64,
-}
-
-impl FirstByte {
-    /// What it shows of the prefill of this many tokens.
-    fn sample(self, prompt: f64) -> Sample {
-        Sample {
-            size: prompt,
-            took: self.prefill,
-            behind: self.behind,
-        }
-    }
-}
-
-impl Booking {
-    /// The worker that the place is on.
-    #[must_use]
-    pub fn worker(&self) -> WorkerId {
-        self.worker
-    }
-
-    /// What kind of work it is.
-    pub(super) fn work(&self) -> Work {
-        self.size.work
-    }
-
-    /// The row of its model in the roster.
-    pub(super) fn model(&self) -> usize {
-        self.model
-    }
-
-    /// Whether tokens of its answer are timed as they pass.
-    fn decodes(&self) -> bool {
-        self.streamed && self.size.work == Work::Generate
-    }
-}
-
-/// What the roster knows of a request when it books it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
-    /// Its number in the fleet.
-    pub number: u64,
-    /// The row of its model in the roster.
-    pub model: usize,
-    /// Its size.
-    pub size: Size,
-    /// Whether its answer comes token by token.
-    pub streamed: bool,
-    /// The wait expected here.
-    pub wait: Seconds,
-}
-
 impl Worker {
     /// A worker that has shown nothing yet.
     pub(super) fn new(id: WorkerId, spec: WorkerSpec) -> Self {
         Worker {
             id,
-            health: Health::starting(spec.rise, spec.fall),
-            hazard: Hazard::default(),
+            condition: Condition::new(&spec),
             speeds: Speeds::believing(spec.speed.unwrap_or(1.0)),
             round_trip: None,
             generation: 0,
             inflight: 0,
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
+            sampled: (Seconds::ZERO, 0.0),
             record: Record::default(),
             spec,
         }
@@ -152,17 +76,13 @@ impl Worker {
         &self.spec
     }
 
-    pub(super) fn health(&self) -> &Health {
-        &self.health
+    /// Whether it may be given requests, and why not.
+    pub(super) fn condition(&self) -> &Condition {
+        &self.condition
     }
 
     pub(super) fn speeds(&self) -> &Speeds {
         &self.speeds
-    }
-
-    /// λ: expected outages per busy second.
-    pub(super) fn hazard(&self, now: Seconds) -> f64 {
-        self.hazard.rate(now)
     }
 
     pub(super) fn record(&self) -> Record {
@@ -186,7 +106,7 @@ impl Worker {
 
     /// Whether it may be given one more request.
     pub(super) fn has_room(&self) -> bool {
-        self.inflight < self.spec.cap
+        self.inflight < self.condition.allowed().unwrap_or(self.spec.cap)
     }
 
     /// The smoothed round trip; nothing until one was measured.
@@ -194,9 +114,9 @@ impl Worker {
         self.round_trip.unwrap_or_default()
     }
 
-    /// The work ahead of a request that is sent now.
-    pub(super) fn wait(&self, now: Seconds) -> Seconds {
-        self.backlog.ahead(&self.speeds, now)
+    /// The work ahead of a request that is sent now, while everything takes so many times as long.
+    pub(super) fn wait(&self, slowdown: f64, now: Seconds) -> Seconds {
+        self.backlog.ahead(&self.speeds, slowdown, now)
     }
 
     /// Seconds per output token once one more request shares the card.
@@ -215,7 +135,10 @@ impl Worker {
     }
 
     /// Gives it a request.
-    pub(super) fn book(&mut self, order: Order, now: Seconds) -> Booking {
+    pub(super) fn book(&mut self, order: Order, machine: &mut Machine, now: Seconds) -> Booking {
+        if self.inflight == 0 {
+            machine.begin(now);
+        }
         let booking = Booking {
             worker: self.id,
             generation: self.generation,
@@ -226,6 +149,7 @@ impl Worker {
             sent: now,
             wait: order.wait,
             sharing_seconds: self.meter.sharing_seconds(now),
+            busy_seconds: machine.busy_seconds(now),
             first_byte: None,
         };
         self.backlog.push(Pending {
@@ -238,7 +162,6 @@ impl Worker {
             self.meter.enter(now);
         }
         self.inflight += 1;
-        self.hazard.begin(now);
         self.record.picks += 1;
         booking
     }
@@ -246,24 +169,31 @@ impl Worker {
     /// The answer's first byte came: the request leaves the backlog. Unless the answer was generated in one piece, its
     /// prefill ended only now, and the worker has turned to the next. Nothing happens a second time, or to a booking of
     /// an older generation: neither is in the backlog.
-    pub(super) fn first_byte(&mut self, booking: &mut Booking, now: Seconds) {
+    pub(super) fn first_byte(
+        &mut self,
+        booking: &mut Booking,
+        machine: &mut Machine,
+        now: Seconds,
+    ) {
         if self.backlog.remove(booking.number).is_none() {
             return;
         }
+        self.condition.begun();
         let arrived = booking.sent + self.net();
         let turned = self.backlog.turned();
+        let span = now - booking.sent;
         let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
         let first_byte = FirstByte {
             took: (now - arrived).max(Seconds::ZERO),
             prefill: (now - arrived.max(turned)).max(Seconds::ZERO),
             behind: turned > arrived,
             // The request itself shared; when no time has passed, the quotient is no number and `max` drops it.
-            sharing: (sharing_seconds / (now - booking.sent).0).max(1.0),
+            sharing: (sharing_seconds / span.0).max(1.0),
+            neighbours: machine.neighbours(booking.busy_seconds, span, now),
         };
         booking.first_byte = Some(first_byte);
         if booking.decodes() {
-            let sample = first_byte.sample(booking.size.prompt);
-            self.speeds.learn_prefill(Work::Generate, sample);
+            self.learn_prefill(Work::Generate, booking.size.prompt, first_byte, machine);
             self.meter.begin(now);
         }
         if booking.decodes() || booking.work() == Work::Embed {
@@ -272,16 +202,35 @@ impl Worker {
     }
 
     /// Output tokens passed, after the first of their answers.
-    pub(super) fn tokens(&mut self, count: f64, now: Seconds) {
-        if let Some(count) = believable(Some(count))
-            && let Some(pace) = self.meter.passed(count, now)
-        {
-            self.speeds.learn_decode(pace.sharing, pace.token);
+    pub(super) fn tokens(&mut self, count: f64, machine: &mut Machine, now: Seconds) {
+        let Some(count) = believable(Some(count)) else {
+            return;
+        };
+        let pace = self.meter.passed(count, now);
+        let (began, busy_seconds) = self.sampled;
+        if pace.is_some() || self.meter.streams() == 0 {
+            self.sampled = (now, machine.busy_seconds(now));
+        }
+        if let Some(pace) = pace {
+            let neighbours = machine.neighbours(busy_seconds, now - began, now);
+            let token = machine.alone(Span {
+                took: pace.token,
+                expected: self.speeds.decode().at(pace.sharing),
+                samples: self.speeds.decode_samples(),
+                neighbours,
+            });
+            self.speeds.learn_decode(pace.sharing, token);
         }
     }
 
-    /// The request ended: its place is free.
-    pub(super) fn finish(&mut self, mut booking: Booking, outcome: Outcome, now: Seconds) {
+    /// The request ended: its place is free. Returns what the worker should be ejected for, if it should.
+    pub(super) fn finish(
+        &mut self,
+        mut booking: Booking,
+        outcome: Outcome,
+        machine: &mut Machine,
+        now: Seconds,
+    ) -> Option<EjectCause> {
         match outcome {
             Outcome::Answered { .. } => self.record.answered += 1,
             Outcome::Failed => self.record.failed += 1,
@@ -292,32 +241,58 @@ impl Worker {
             | Outcome::Rejected => {}
         }
         if !self.is_current(&booking) {
-            return;
+            return None;
         }
         if let Outcome::Answered {
             prompt_tokens,
             output_tokens,
         } = outcome
         {
-            self.first_byte(&mut booking, now);
+            self.first_byte(&mut booking, machine, now);
             let prompt = believable(prompt_tokens).unwrap_or(booking.size.prompt);
-            self.learn(&booking, prompt, believable(output_tokens));
+            self.learn(&booking, prompt, believable(output_tokens), machine);
         }
         self.release(&booking, outcome, now);
+        if self.inflight == 0 {
+            machine.end(now);
+        }
+        let weighed = self.condition.weigh(booking.sent, outcome, now);
+        if weighed.outage_begins {
+            machine.outage(now);
+        }
+        weighed.eject_for
     }
 
-    /// A probe passed or failed. Returns the state left when it changed.
-    pub(super) fn probe(&mut self, verdict: Result<(), String>, now: Seconds) -> Option<State> {
-        let left = self.health.probe(verdict, now)?;
-        if self.health.state() == State::Down {
+    /// Takes it out; what it holds goes on.
+    pub(super) fn eject(&mut self, cause: EjectCause, now: Seconds) {
+        self.condition.eject(cause, now);
+    }
+
+    /// Ends what is over of its condition.
+    pub(super) fn tick(&mut self, now: Seconds) {
+        self.condition.tick(now);
+    }
+
+    /// A probe passed or failed.
+    pub(super) fn probe(
+        &mut self,
+        verdict: Result<(), String>,
+        machine: &mut Machine,
+        now: Seconds,
+    ) {
+        let probed = self.condition.probe(verdict, now);
+        if probed.outage_begins {
+            machine.outage(now);
+        }
+        if probed.goes_down {
+            if self.inflight > 0 {
+                machine.end(now);
+            }
             self.generation += 1;
             self.inflight = 0;
-            self.hazard.stop(now);
-            self.hazard.outage(now);
             self.backlog.clear();
             self.meter = DecodeMeter::default();
         }
-        Some(left)
     }
 
     /// Whether the counters agree with each other.
@@ -343,25 +318,55 @@ impl Worker {
         booking.generation == self.generation
     }
 
+    /// A prompt of this many tokens was read.
+    fn learn_prefill(
+        &mut self,
+        work: Work,
+        prompt: f64,
+        first_byte: FirstByte,
+        machine: &mut Machine,
+    ) {
+        let sample = first_byte.sample(prompt);
+        let took = machine.alone(Span {
+            took: sample.took,
+            expected: self.speeds.prefill(work).at(prompt),
+            samples: self.speeds.prefill_samples(work),
+            neighbours: first_byte.neighbours,
+        });
+        self.speeds.learn_prefill(work, Sample { took, ..sample });
+    }
+
     /// What a whole answer shows that its first byte did not.
-    fn learn(&mut self, booking: &Booking, prompt: f64, output: Option<f64>) {
+    fn learn(
+        &mut self,
+        booking: &Booking,
+        prompt: f64,
+        output: Option<f64>,
+        machine: &mut Machine,
+    ) {
         let Some(first_byte) = booking.first_byte else {
             return;
         };
         let prompt = Size::new(booking.size.work, prompt, 0.0).prompt;
         match (booking.size.work, output) {
-            (Work::Embed, _) => self
-                .speeds
-                .learn_prefill(Work::Embed, first_byte.sample(prompt)),
+            (Work::Embed, _) => self.learn_prefill(Work::Embed, prompt, first_byte, machine),
             (Work::Generate, Some(output)) if !booking.streamed => {
-                self.speeds.learn_whole(Whole {
+                let slowdown = machine.slowdown(first_byte.neighbours);
+                let whole = Whole {
                     took: first_byte.took,
-                    wait: booking.wait,
+                    wait: booking.wait / slowdown,
                     prompt,
                     output,
                     sharing: first_byte.sharing,
+                };
+                let took = machine.alone(Span {
+                    took: whole.took,
+                    expected: self.speeds.expected(&whole),
+                    samples: self.speeds.prefill_samples(Work::Generate),
+                    neighbours: first_byte.neighbours,
                 });
-                let decoding = self.speeds.decoding(output, first_byte.sharing);
+                self.speeds.learn_whole(Whole { took, ..whole });
+                let decoding = self.speeds.decoding(output, first_byte.sharing) * slowdown;
                 let came = booking.sent + self.net() + first_byte.took;
                 self.backlog.turn(came - decoding);
             }
@@ -371,7 +376,6 @@ impl Worker {
 
     fn release(&mut self, booking: &Booking, outcome: Outcome, now: Seconds) {
         self.inflight = self.inflight.saturating_sub(1);
-        self.hazard.end(now);
         let was_head = self.backlog.is_head(booking.number);
         let had_no_byte = self.backlog.remove(booking.number).is_some();
         if was_head && !matches!(outcome, Outcome::Unsent | Outcome::Refused) {
@@ -390,6 +394,7 @@ pub(super) fn believable(count: Option<f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::eject::EjectRule;
     use super::*;
 
     fn worker() -> Worker {
@@ -400,6 +405,8 @@ mod tests {
             speed: None,
             rise: 1,
             fall: 1,
+            machine: None,
+            eject: EjectRule::default(),
         };
         Worker::new(WorkerId(0), spec)
     }
@@ -433,11 +440,15 @@ mod tests {
     fn embed_line(outcome: Outcome, begun: bool) -> (f64, u64) {
         let mut worker = worker();
         worker.connected(Seconds(0.1));
-        let mut booking = worker.book(order(1, Work::Embed, false), Seconds(1.0));
+        let mut booking = worker.book(
+            order(1, Work::Embed, false),
+            &mut Machine::default(),
+            Seconds(1.0),
+        );
         if begun {
-            worker.first_byte(&mut booking, Seconds(1.6));
+            worker.first_byte(&mut booking, &mut Machine::default(), Seconds(1.6));
         }
-        worker.finish(booking, outcome, Seconds(2.0));
+        worker.finish(booking, outcome, &mut Machine::default(), Seconds(2.0));
         assert_eq!((worker.inflight(), worker.queued()), (0, 0));
         let line = worker.speeds().prefill(Work::Embed);
         let samples = worker.speeds().prefill_samples(Work::Embed);
@@ -481,12 +492,16 @@ mod tests {
     fn requests_in_turn_each_teach_their_own_time() {
         let mut worker = worker();
         let book = |worker: &mut Worker, number| {
-            worker.book(order(number, Work::Generate, true), Seconds(1.0))
+            worker.book(
+                order(number, Work::Generate, true),
+                &mut Machine::default(),
+                Seconds(1.0),
+            )
         };
         let mut bookings: Vec<_> = (0..3).map(|number| book(&mut worker, number)).collect();
         let mut alone = Speeds::believing(1.0);
         for (booking, at) in bookings.iter_mut().zip([1.2, 1.4, 1.6]) {
-            worker.first_byte(booking, Seconds(at));
+            worker.first_byte(booking, &mut Machine::default(), Seconds(at));
             alone.learn_prefill(Work::Generate, sample(0.2, at > 1.2));
         }
         let (found, wanted) = (
@@ -496,7 +511,12 @@ mod tests {
         assert!((found.0 - wanted.0).abs() < 1e-9);
         assert_eq!((worker.queued(), worker.decoding()), (0, 3));
         for booking in bookings {
-            worker.finish(booking, Outcome::Gone, Seconds(2.0));
+            worker.finish(
+                booking,
+                Outcome::Gone,
+                &mut Machine::default(),
+                Seconds(2.0),
+            );
         }
         assert_eq!((worker.inflight(), worker.decoding()), (0, 0));
         assert_eq!(worker.check(), Ok(()));
@@ -506,13 +526,21 @@ mod tests {
     fn the_next_in_turn_begins_when_the_head_is_cancelled_but_not_when_it_was_never_sent() {
         for (outcome, prefill) in [(Outcome::Gone, 0.2), (Outcome::Unsent, 1.0)] {
             let mut worker = worker();
-            let head = worker.book(order(1, Work::Generate, true), Seconds(1.0));
-            let mut next = worker.book(order(2, Work::Generate, true), Seconds(1.0));
-            worker.finish(head, outcome, Seconds(1.8));
-            worker.first_byte(&mut next, Seconds(2.0));
+            let head = worker.book(
+                order(1, Work::Generate, true),
+                &mut Machine::default(),
+                Seconds(1.0),
+            );
+            let mut next = worker.book(
+                order(2, Work::Generate, true),
+                &mut Machine::default(),
+                Seconds(1.0),
+            );
+            worker.finish(head, outcome, &mut Machine::default(), Seconds(1.8));
+            worker.first_byte(&mut next, &mut Machine::default(), Seconds(2.0));
             let seen = next.first_byte.unwrap().prefill;
             assert!((seen.0 - prefill).abs() < 1e-9, "{outcome:?}: {seen}");
-            worker.finish(next, Outcome::Gone, Seconds(3.0));
+            worker.finish(next, Outcome::Gone, &mut Machine::default(), Seconds(3.0));
         }
     }
 
@@ -521,39 +549,57 @@ mod tests {
      {
         let mut worker = worker();
         let book = |worker: &mut Worker, number, streamed| {
-            worker.book(order(number, Work::Generate, streamed), Seconds(1.0))
+            worker.book(
+                order(number, Work::Generate, streamed),
+                &mut Machine::default(),
+                Seconds(1.0),
+            )
         };
         let (whole, mut next, last) = (
             book(&mut worker, 1, false),
             book(&mut worker, 2, true),
             book(&mut worker, 3, true),
         );
-        worker.finish(last, Outcome::Gone, Seconds(1.8));
-        worker.finish(whole, answered(1_000.0, 21.0), Seconds(1.9));
+        worker.finish(last, Outcome::Gone, &mut Machine::default(), Seconds(1.8));
+        worker.finish(
+            whole,
+            answered(1_000.0, 21.0),
+            &mut Machine::default(),
+            Seconds(1.9),
+        );
         let sharing = (3.0 * 0.8 + 2.0 * 0.1) / 0.9;
         let began = Seconds(1.9) - worker.speeds().decoding(21.0, sharing);
-        worker.first_byte(&mut next, Seconds(2.0));
+        worker.first_byte(&mut next, &mut Machine::default(), Seconds(2.0));
         let seen = next.first_byte.unwrap().prefill;
         assert!((seen - (Seconds(2.0) - began)).0.abs() < 1e-9, "{seen}");
         assert!(seen < Seconds(0.9), "{seen}");
-        worker.finish(next, Outcome::Gone, Seconds(3.0));
+        worker.finish(next, Outcome::Gone, &mut Machine::default(), Seconds(3.0));
         assert_eq!(worker.check(), Ok(()));
     }
 
     #[test]
     fn tokens_that_pass_teach_the_decode_line() {
         let mut worker = worker();
-        let mut booking = worker.book(order(1, Work::Generate, true), Seconds(1.0));
-        worker.first_byte(&mut booking, Seconds(1.2));
+        let mut booking = worker.book(
+            order(1, Work::Generate, true),
+            &mut Machine::default(),
+            Seconds(1.0),
+        );
+        worker.first_byte(&mut booking, &mut Machine::default(), Seconds(1.2));
         for count in [f64::NAN, -5.0, 2.0] {
-            worker.tokens(count, Seconds(1.4));
+            worker.tokens(count, &mut Machine::default(), Seconds(1.4));
         }
         let mut expected = Speeds::believing(1.0);
         expected.learn_decode(1.0, Seconds(0.1));
         let (found, wanted) = (worker.speeds().decode(), expected.decode());
         assert_eq!(worker.speeds().decode_samples(), 1);
         assert!((found.at(1.0).0 - wanted.at(1.0).0).abs() < 1e-9);
-        worker.finish(booking, Outcome::Gone, Seconds(2.0));
+        worker.finish(
+            booking,
+            Outcome::Gone,
+            &mut Machine::default(),
+            Seconds(2.0),
+        );
     }
 
     #[test]

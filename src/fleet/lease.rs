@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Fleet;
+use super::{Fleet, report};
 use crate::decide::{Booking, Choice, Outcome, Terms};
 use crate::units::{Seconds, WorkerId};
 
@@ -54,7 +54,8 @@ impl Lease {
     /// The first byte of the answer came.
     pub fn first_byte(&mut self, now: Seconds) {
         if let Some(booking) = &mut self.booking {
-            self.fleet.core.lock().state.first_byte(booking, now);
+            self.fleet
+                .change(|core, _now| core.state.first_byte(booking, now));
         }
     }
 
@@ -70,8 +71,10 @@ impl Lease {
 
     fn give_back(&mut self, outcome: Outcome) {
         if let Some(booking) = self.booking.take() {
-            self.fleet
+            let change = self
+                .fleet
                 .change(|core, now| core.state.finish(booking, outcome, now));
+            change.iter().for_each(report);
         }
     }
 }

@@ -26,7 +26,8 @@ use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
 use crate::decide::{
-    Ask, Choice, FleetState, Grant, LineFull, NoChoice, StateChange, Ticket, WorkerSpec, WorkerView,
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, StateChange, Ticket, WorkerSpec,
+    WorkerView,
 };
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -60,7 +61,11 @@ impl Fleet {
     /// A fleet in which nothing has happened yet. `seed` decides ties.
     #[must_use]
     pub fn new(plan: &Plan, clock: Clock, seed: u64) -> Arc<Self> {
-        let state = FleetState::new(plan.workers.iter().map(spec).collect(), plan.routing.policy);
+        let rules = Rules {
+            policy: plan.routing.policy,
+            all_down: plan.routing.all_down,
+        };
+        let state = FleetState::new(plan.workers.iter().map(spec).collect(), rules);
         let core = Core {
             state,
             rng: Rng::seeded(seed),
@@ -122,13 +127,10 @@ impl Fleet {
         self.core.lock().state.waiting()
     }
 
-    /// A probe's verdict; returns the change of state it brought, if any.
-    pub fn probed(
-        self: &Arc<Self>,
-        worker: WorkerId,
-        verdict: Result<(), String>,
-    ) -> Option<StateChange> {
-        self.change(|core, now| core.state.probe(worker, verdict, now))
+    /// A probe's verdict.
+    pub fn probed(self: &Arc<Self>, worker: WorkerId, verdict: Result<(), String>) {
+        let change = self.change(|core, now| core.state.probe(worker, verdict, now));
+        change.iter().for_each(report);
     }
 
     /// Opening a connection to a worker took this long.
@@ -143,18 +145,21 @@ impl Fleet {
         self.core.lock().state.snapshot(now)
     }
 
-    /// Turns the tokens that passed since the last call into decode samples; to be called every 0.1–0.25 s.
+    /// Lets time pass: turns the tokens that passed since the last call into decode samples, and ends ejections and holds
+    /// that are over. To be called every 0.1–0.25 s.
     #[expect(
         clippy::cast_precision_loss,
         reason = "tokens of a quarter of a second"
     )]
-    pub fn sample_decode(&self) {
-        let now = self.clock.now();
-        let mut core = self.core.lock();
-        for (index, pulse) in (0..).zip(&self.pulses) {
-            let tokens = pulse.tokens.swap(0, Ordering::Relaxed);
-            core.state.tokens(WorkerId(index), tokens as f64, now);
-        }
+    pub fn beat(self: &Arc<Self>) {
+        let changes = self.change(|core, now| {
+            for (index, pulse) in (0..).zip(&self.pulses) {
+                let tokens = pulse.tokens.swap(0, Ordering::Relaxed);
+                core.state.tokens(WorkerId(index), tokens as f64, now);
+            }
+            core.state.tick(now)
+        });
+        changes.iter().for_each(report);
     }
 
     /// When bytes of an answer last came from a worker.
@@ -222,6 +227,15 @@ impl Core {
     }
 }
 
+/// A worker that is out or comes back is news at every level that an operator chooses.
+fn report(change: &StateChange) {
+    let (worker, from, to) = (&*change.name, change.from.label(), change.to.label());
+    match &change.reason {
+        Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
+        None => tracing::info!(worker, from, to, "worker changed state"),
+    }
+}
+
 fn spec(plan: &WorkerPlan) -> WorkerSpec {
     WorkerSpec {
         name: plan.name.clone(),
@@ -235,5 +249,7 @@ fn spec(plan: &WorkerPlan) -> WorkerSpec {
         speed: plan.speed,
         rise: plan.probe.rise,
         fall: plan.probe.fall,
+        machine: plan.machine.clone(),
+        eject: plan.eject,
     }
 }

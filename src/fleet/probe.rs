@@ -14,7 +14,6 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::{Fleet, dialect};
 use crate::clock::Clock;
 use crate::config::plan::{Engine, WorkerPlan};
-use crate::decide::StateChange;
 use crate::units::{Seconds, WorkerId};
 use crate::upstream::{Loss, Upstream};
 
@@ -38,18 +37,7 @@ pub async fn watch(
         let Some(verdict) = unless_mute(verdict, fleet.last_heard(id), began) else {
             continue;
         };
-        if let Some(change) = fleet.probed(id, verdict) {
-            report(&plan.name, &change);
-        }
-    }
-}
-
-/// A worker that goes down is news at every level that an operator chooses.
-fn report(worker: &str, change: &StateChange) {
-    let (from, to) = (change.from.label(), change.to.label());
-    match &change.reason {
-        Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
-        None => tracing::info!(worker, from, to, "worker changed state"),
+        fleet.probed(id, verdict);
     }
 }
 

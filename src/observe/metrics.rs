@@ -16,7 +16,7 @@ use prometheus::{
 
 use super::names::{Kind, Row, TABLE, WORKER_STATES};
 use super::series::{Families, Models};
-use crate::units::ModelName;
+use crate::units::{ModelName, Seconds};
 
 /// Counters that differ in `N` label values.
 #[derive(Clone, Debug)]
@@ -27,6 +27,13 @@ impl<const N: usize> Counters<N> {
     pub(super) fn count(&self, labels: [&str; N]) {
         if let Ok(counter) = self.series(labels) {
             counter.inc();
+        }
+    }
+
+    /// Shows what was counted elsewhere; never goes back.
+    fn raise(&self, labels: [&str; N], count: u64) {
+        if let Ok(counter) = self.series(labels) {
+            counter.inc_by(count.saturating_sub(counter.get()));
         }
     }
 
@@ -74,6 +81,10 @@ pub struct WorkerGauges<'a> {
     pub prefill: Option<f64>,
     /// Tokens per second of one stream alone, once learned.
     pub decode: Option<f64>,
+    /// The busy time that it is expected to infer before it fails.
+    pub fail_timeout: Seconds,
+    /// How often it was ejected, by cause.
+    pub ejections: [(&'a str, u64); 2],
 }
 
 /// All metrics of one proxy.
@@ -92,6 +103,8 @@ pub struct Metrics {
     inflight: Gauges<1>,
     state: Gauges<2>,
     speed: Gauges<2>,
+    fail_timeout: Gauges<1>,
+    ejections: Counters<2>,
     buffered: IntGauge,
     connections: IntGauge,
 }
@@ -123,6 +136,8 @@ impl Metrics {
             inflight: rows.gauges("forebay_inflight")?,
             state: rows.gauges("forebay_worker_state")?,
             speed: rows.gauges("forebay_worker_speed")?,
+            fail_timeout: rows.gauges("forebay_worker_fail_timeout_seconds")?,
+            ejections: rows.counters("forebay_ejections_total")?,
             buffered: rows.whole_gauge("forebay_buffered_bytes")?,
             connections: rows.whole_gauge("forebay_open_connections")?,
             registry: rows.finish()?,
@@ -175,6 +190,10 @@ impl Metrics {
             if let Some(speed) = speed {
                 self.speed.set([worker.name, phase], speed);
             }
+        }
+        self.fail_timeout.set([worker.name], worker.fail_timeout.0);
+        for (cause, count) in worker.ejections {
+            self.ejections.raise([worker.name, cause], count);
         }
     }
 }
@@ -308,6 +327,8 @@ mod tests {
             inflight: 2,
             prefill: Some(5300.0),
             decode: Some(48.0),
+            fail_timeout: Seconds(600.0),
+            ejections: [("errors", 2), ("refused", 0)],
         });
         let text = metrics.render();
         for row in TABLE {

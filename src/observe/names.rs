@@ -162,6 +162,18 @@ pub const TABLE: &[Row] = &[
         help: "Learned speed in tokens per second: prefill is reading prompts, decode is writing one stream alone. Absent until learned.",
     },
     Row {
+        name: "forebay_worker_fail_timeout_seconds",
+        kind: Kind::Gauge,
+        labels: &["worker"],
+        help: "The busy time that a worker is expected to infer before it fails, learned from its outages and those of its machine.",
+    },
+    Row {
+        name: "forebay_ejections_total",
+        kind: Kind::Counter,
+        labels: &["worker", "cause"],
+        help: "Times that a worker was taken out for what its requests said: errors in a row, or refused connections alone.",
+    },
+    Row {
         name: "forebay_attempts_total",
         kind: Kind::Counter,
         labels: &["worker", "outcome"],

@@ -1,4 +1,5 @@
-//! What goes on beside requests: names that become addresses, probes, and decode samples. And one look before the first request: the admin side opens
+//! What goes on beside requests: names that become addresses, probes, decode samples, and
+//! ejections that end. And one look before the first request: the admin side opens
 //! only once clients are listened to, so that whoever is told `/ready` can connect.
 
 use std::net::SocketAddr;
@@ -17,8 +18,8 @@ use crate::fleet;
 use crate::line::App;
 use crate::units::WorkerId;
 
-/// Time between two decode samples: design §3 asks for 0.1–0.25 s.
-const SAMPLE: Duration = Duration::from_millis(200);
+/// Time between two decode samples, and the longest that an ejection or a hold is overdue: design §3 asks for 0.1–0.25 s.
+const BEAT: Duration = Duration::from_millis(200);
 
 /// Time between two looks whether clients are listened to.
 const LOOK: Duration = Duration::from_millis(2);
@@ -75,11 +76,11 @@ impl BackgroundService for Care {
         }
         let fleet = self.app.fleet.clone();
         tasks.spawn(async move {
-            let mut ticks = interval(SAMPLE);
+            let mut ticks = interval(BEAT);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                fleet.sample_decode();
+                fleet.beat();
             }
         });
         // Probes end with the process, not with the stop: a draining proxy still wants to know who lives.

@@ -47,7 +47,12 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         state: view.state.label(),
         reason: view.reason.clone(),
         since: now - view.state_age,
-        until: None,
+        until: view.until.map(|left| now + left),
+        machine: view.machine.clone(),
+        held: view.held,
+        slow_start: view.allowed,
+        fail_timeout: view.fail_timeout,
+        ejections: view.ejections,
         models: plan
             .models
             .named()

@@ -3,7 +3,9 @@
 //! A random history of arrivals, first bytes, ends of every kind and workers that die and come back is played to the
 //! fleet and to a plain tally beside it. The two must agree after every step, and at the end nothing is left.
 
-use forebay::decide::{Ask, Booking, Choice, FleetState, NoChoice, Outcome, Policy, Ticket, Work};
+use forebay::decide::{
+    Ask, Booking, Choice, FleetState, NoChoice, Outcome, Policy, State, Ticket, Work,
+};
 use forebay::rng::Rng;
 use forebay::units::{Seconds, WorkerId};
 
@@ -107,6 +109,7 @@ impl History {
             self.fleet.first_byte(&mut held.booking, self.now);
             let tokens = self.rng.unit() * 30.0;
             self.fleet.tokens(held.booking.worker(), tokens, self.now);
+            self.grant();
         }
     }
 
@@ -151,7 +154,9 @@ impl History {
         }
     }
 
+    /// Somebody is probed; whoever was out comes back when its time is over.
     fn probe(&mut self) {
+        self.fleet.tick(self.now);
         let id = u32::try_from(self.rng.below(WORKERS as usize)).unwrap();
         let verdict = if self.rng.below(3) == 0 {
             Err("no answer".to_owned())
@@ -159,7 +164,7 @@ impl History {
             Ok(())
         };
         let change = self.fleet.probe(WorkerId(id), verdict, self.now);
-        if change.is_some_and(|change| change.reason.is_some()) {
+        if change.is_some_and(|change| change.to == State::Down) {
             self.lives[id as usize] += 1;
         }
         self.grant();
@@ -245,7 +250,9 @@ fn a_restarted_worker_neither_goes_negative_nor_keeps_ghosts() {
     fleet.probe(only, Ok(()), now);
     assert!(fleet.probe(only, Ok(()), now).is_some());
 
-    let new = [book(&mut fleet), book(&mut fleet)];
+    let mut first = book(&mut fleet);
+    fleet.first_byte(&mut first, now);
+    let new = [first, book(&mut fleet)];
     let before = fleet.snapshot(now);
     for mut booking in old {
         fleet.first_byte(&mut booking, Seconds(9.0));
@@ -254,7 +261,7 @@ fn a_restarted_worker_neither_goes_negative_nor_keeps_ghosts() {
     let after = fleet.snapshot(now);
     assert_eq!(
         (after[0].inflight, after[0].queued, after[0].decoding),
-        (2, 2, 0)
+        (2, 1, 1)
     );
     assert_eq!(after[0].generate, before[0].generate);
     assert_eq!(after[0].failed, 3);

@@ -10,13 +10,15 @@
 
 mod closed_loop;
 mod counters;
+mod evidence;
 mod line;
 mod machine;
+mod neighbours;
 mod shares;
 
 use std::sync::Arc;
 
-use forebay::decide::{Ask, Work, WorkerSpec};
+use forebay::decide::{Ask, EjectRule, Work, WorkerSpec};
 use forebay::units::{ModelName, Tokens};
 
 /// A worker that serves these models, of which nothing is known.
@@ -28,6 +30,8 @@ fn spec(name: &str, models: &[&str], cap: u32) -> WorkerSpec {
         speed: None,
         rise: 2,
         fall: 3,
+        machine: None,
+        eject: EjectRule::default(),
     }
 }
 

@@ -1,16 +1,16 @@
 //! `[eject]`, and a worker's own keys laid over it.
 
-use crate::config::plan::EjectPlan;
 use crate::config::typed::Section;
+use crate::decide::EjectRule;
 use crate::units::Seconds;
 
 /// When failing requests take a worker out unless it says otherwise.
-pub fn fleet(section: &Section<'_>) -> Option<EjectPlan> {
+pub fn fleet(section: &Section<'_>) -> Option<EjectRule> {
     let errors = section.count("errors");
     let window = section.duration("window");
     let first = section.duration("first");
     let max = section.duration("max");
-    let plan = EjectPlan {
+    let plan = EjectRule {
         errors: errors?,
         window: window?,
         first: first?,
@@ -20,12 +20,12 @@ pub fn fleet(section: &Section<'_>) -> Option<EjectPlan> {
 }
 
 /// When failing requests take this worker out: by its own keys, else the fleet's.
-pub fn eject(own: &Section<'_>, fleet: Option<&EjectPlan>) -> Option<EjectPlan> {
+pub fn eject(own: &Section<'_>, fleet: Option<&EjectRule>) -> Option<EjectRule> {
     let errors = own.given("errors").map(|value| value.count());
     let duration = |key| own.given(key).map(|value| value.duration());
     let (window, first, max) = (duration("window"), duration("first"), duration("max"));
     let fleet = fleet?;
-    let plan = EjectPlan {
+    let plan = EjectRule {
         errors: errors.unwrap_or(Some(fleet.errors))?,
         window: window.unwrap_or(Some(fleet.window))?,
         first: first.unwrap_or(Some(fleet.first))?,
@@ -35,8 +35,8 @@ pub fn eject(own: &Section<'_>, fleet: Option<&EjectPlan>) -> Option<EjectPlan> 
 }
 
 /// The first ejection is not longer than the longest.
-fn in_order(section: &Section<'_>, plan: EjectPlan) -> Option<EjectPlan> {
-    let EjectPlan { first, max, .. } = plan;
+fn in_order(section: &Section<'_>, plan: EjectRule) -> Option<EjectRule> {
+    let EjectRule { first, max, .. } = plan;
     if first <= max {
         return Some(plan);
     }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use super::{eject, headers, machine, models, origin, probe, test_request, timeouts};
-use crate::config::plan::{EjectPlan, Engine, Models, ProbePlan, WorkerPlan};
+use crate::config::plan::{Engine, Models, ProbePlan, WorkerPlan};
 use crate::config::typed::Section;
+use crate::decide::EjectRule;
 
 /// What holds for all workers, or is known by all.
 pub struct Fleet {
     /// How liveness is asked.
     pub probe: Option<ProbePlan>,
     /// When failing requests take one out.
-    pub eject: Option<EjectPlan>,
+    pub eject: Option<EjectRule>,
     /// The names of the machines.
     pub machines: Vec<Option<Arc<str>>>,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue};
 
 use super::{Origin, Secret, TimeoutOverrides};
+use crate::decide::EjectRule;
 use crate::units::{ModelName, Seconds};
 
 /// The most requests at a time for a worker of which neither the operator nor the engine says a number.
@@ -35,7 +36,7 @@ pub struct WorkerPlan {
     /// How its liveness is asked.
     pub probe: ProbePlan,
     /// When failing requests take it out.
-    pub eject: EjectPlan,
+    pub eject: EjectRule,
     /// What measures it while clients are silent.
     pub test: TestPlan,
     /// Where its metrics are, the path as the origin's base; `None` is `/metrics` under its URL, for engines that have it.
@@ -139,19 +140,6 @@ pub struct ProbePlan {
     pub rise: u32,
     /// Failures in a row that take it out; at least 1.
     pub fall: u32,
-}
-
-/// When failing requests take a worker out, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EjectPlan {
-    /// Errors in a row; at least 1.
-    pub errors: u32,
-    /// The time within which they come.
-    pub window: Seconds,
-    /// How long the first ejection lasts; each further one twice as long.
-    pub first: Seconds,
-    /// The longest that one lasts; not below `first`.
-    pub max: Seconds,
 }
 
 /// What measures a worker while clients are silent.

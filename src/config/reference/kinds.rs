@@ -1,9 +1,9 @@
 //! The kinds of value that the table's rows share or that have rules of their own.
 
 use super::Kind;
-use crate::config::plan::{AllDown, Engine, LogLevel, Repeat};
+use crate::config::plan::{Engine, LogLevel, Repeat};
 use crate::config::words::{Choice, words};
-use crate::decide::Policy;
+use crate::decide::{AllDown, Policy};
 use crate::units::Seconds;
 
 pub(super) const DAY: f64 = 86_400.0;

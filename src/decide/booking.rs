@@ -1,0 +1,89 @@
+//! A place that a request holds on a worker, and what is noted on it until the request ends.
+
+use super::ask::Work;
+use super::cost::Size;
+use super::line_fit::Sample;
+use crate::units::{Seconds, WorkerId};
+
+/// A place that a request holds on a worker, until [`super::FleetState::finish`].
+#[derive(Debug)]
+#[must_use = "a booking that is dropped occupies its worker for ever"]
+pub struct Booking {
+    pub(super) worker: WorkerId,
+    pub(super) generation: u32,
+    pub(super) number: u64,
+    pub(super) model: usize,
+    pub(super) size: Size,
+    pub(super) streamed: bool,
+    pub(super) sent: Seconds,
+    pub(super) wait: Seconds,
+    /// Request-seconds on its worker when it was sent.
+    pub(super) sharing_seconds: f64,
+    /// Busy-worker-seconds on its machine when it was sent.
+    pub(super) busy_seconds: f64,
+    pub(super) first_byte: Option<FirstByte>,
+}
+
+/// What an answer's first byte shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstByte {
+    /// From its arrival at the worker.
+    pub took: Seconds,
+    /// From when its prefill began, if requests are taken in turn.
+    pub prefill: Seconds,
+    /// Whether it was there before the worker turned to it.
+    pub behind: bool,
+    /// The mean of requests that shared the card until then.
+    pub sharing: f64,
+    /// The mean of busy neighbours until then.
+    pub neighbours: f64,
+}
+
+impl FirstByte {
+    /// What it shows of the prefill of this many tokens.
+    pub(super) fn sample(self, prompt: f64) -> Sample {
+        Sample {
+            size: prompt,
+            took: self.prefill,
+            behind: self.behind,
+        }
+    }
+}
+
+impl Booking {
+    /// The worker that the place is on.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// What kind of work it is.
+    pub(super) fn work(&self) -> Work {
+        self.size.work
+    }
+
+    /// The row of its model in the roster.
+    pub(super) fn model(&self) -> usize {
+        self.model
+    }
+
+    /// Whether tokens of its answer are timed as they pass.
+    pub(super) fn decodes(&self) -> bool {
+        self.streamed && self.size.work == Work::Generate
+    }
+}
+
+/// What the roster knows of a request when it books it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// Its number in the fleet.
+    pub number: u64,
+    /// The row of its model in the roster.
+    pub model: usize,
+    /// Its size.
+    pub size: Size,
+    /// Whether its answer comes token by token.
+    pub streamed: bool,
+    /// The wait expected here.
+    pub wait: Seconds,
+}

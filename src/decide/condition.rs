@@ -1,0 +1,297 @@
+//! Whether one worker may be given requests: what its probes and its requests say together.
+//!
+//! Two kinds of evidence, kept apart: probes take a worker down and bring it back (`health.rs`), errors of requests eject
+//! it for a time (`eject.rs`). A dead worker is down, whether it is ejected or not; while one is ejected, only going down
+//! changes anything, since its probes have passed all along. Both begin an outage (`outage.rs`), and after both it comes
+//! back slowly (`slow_start.rs`).
+//!
+//! What counts: a request that failed or was refused is an error. One that was answered, also with a 4xx, is a success: the
+//! worker works. All else is neutral: the client left, the request was not sent, or the worker is busy. A busy one is put
+//! on hold for as long as it asks; a second, shorter wish does not cut the first short.
+
+use super::ask::{Outcome, WorkerSpec};
+use super::eject::{Breaker, EjectCause};
+use super::health::{Health, State};
+use super::outage::Outage;
+use super::slow_start::SlowStart;
+use super::standing::Standing;
+use crate::units::Seconds;
+
+/// How long a worker is left alone that is busy and does not say for how long,
+const SHORT_HOLD: Seconds = Seconds(1.0);
+/// and the longest for which one may ask.
+const LONGEST_HOLD: Seconds = Seconds(300.0);
+
+/// A worker's state and the evidence for it.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    /// What it may have at a time when all is well.
+    cap: u32,
+    rise: u32,
+    health: Health,
+    breaker: Breaker,
+    outage: Outage,
+    slow_start: SlowStart,
+    /// Until when it asked to be left alone.
+    held: Option<Seconds>,
+    /// When it was last let in again after an ejection.
+    returned: Seconds,
+}
+
+/// What the end of a request shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weighed {
+    /// Whether an outage begins with it.
+    pub outage_begins: bool,
+    /// What the worker should be ejected for, if it should.
+    pub eject_for: Option<EjectCause>,
+}
+
+/// What a probe shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probed {
+    /// Whether an outage begins with it.
+    pub outage_begins: bool,
+    /// Whether the worker is down from now on.
+    pub goes_down: bool,
+}
+
+impl Condition {
+    /// Nothing known yet.
+    pub(super) fn new(spec: &WorkerSpec) -> Self {
+        Condition {
+            cap: spec.cap,
+            rise: spec.rise,
+            health: Health::starting(spec.rise, spec.fall),
+            breaker: Breaker::new(spec.eject),
+            outage: Outage::default(),
+            slow_start: SlowStart::default(),
+            held: None,
+            returned: Seconds::ZERO,
+        }
+    }
+
+    pub(super) fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// What probes and requests say together.
+    pub(super) fn state(&self) -> State {
+        match self.health.state() {
+            State::Down => State::Down,
+            _ if self.breaker.ejection().is_some() => State::Ejected,
+            probed => probed,
+        }
+    }
+
+    /// Why it is down or ejected.
+    pub(super) fn reason(&self) -> Option<String> {
+        match self.breaker.ejection() {
+            Some(ejection) => Some(ejection.reason()),
+            None => self.health.reason().map(str::to_owned),
+        }
+    }
+
+    /// When the state began.
+    pub(super) fn since(&self) -> Seconds {
+        let ejected = self.breaker.ejection().map(|ejection| ejection.since);
+        ejected.unwrap_or(self.health.since().max(self.returned))
+    }
+
+    /// When the state ends by itself, if it does.
+    pub(super) fn until(&self) -> Option<Seconds> {
+        self.breaker.ejection().map(|ejection| ejection.until)
+    }
+
+    /// Until when it asked to be left alone.
+    pub(super) fn held(&self) -> Option<Seconds> {
+        self.held
+    }
+
+    /// What may be expected of it.
+    pub(super) fn standing(&self) -> Standing {
+        match self.state() {
+            State::Down => Standing::Down,
+            State::Ejected => Standing::Ejected,
+            State::Starting | State::Up if self.held.is_some() => Standing::Held,
+            State::Starting | State::Up => Standing::Free,
+        }
+    }
+
+    /// What it may have at a time while it proves itself after a recovery.
+    pub(super) fn allowed(&self) -> Option<u32> {
+        self.slow_start.allowed()
+    }
+
+    /// A good answer begins.
+    pub(super) fn begun(&mut self) {
+        self.slow_start.grow(self.cap);
+    }
+
+    /// A request that was sent then ended.
+    pub(super) fn weigh(&mut self, sent: Seconds, outcome: Outcome, now: Seconds) -> Weighed {
+        match outcome {
+            Outcome::Failed | Outcome::Refused => {
+                return Weighed {
+                    outage_begins: self.outage.error(now),
+                    eject_for: self.breaker.error(outcome == Outcome::Refused, now),
+                };
+            }
+            Outcome::Answered { .. } => self.succeed(sent),
+            Outcome::Rejected => {
+                self.succeed(sent);
+                self.begun();
+            }
+            Outcome::Busy { retry_after } => self.hold(retry_after, now),
+            Outcome::Unsent | Outcome::Gone => {}
+        }
+        Weighed::default()
+    }
+
+    /// Takes it out.
+    pub(super) fn eject(&mut self, cause: EjectCause, now: Seconds) {
+        self.breaker.eject(cause, now);
+    }
+
+    /// Ends what is over: its time out, and the time for which it asked to be left alone.
+    pub(super) fn tick(&mut self, now: Seconds) {
+        self.held = self.held.filter(|until| now < *until);
+        if self.breaker.tick(now) {
+            self.returned = now;
+            self.slow_start.begin();
+        }
+    }
+
+    /// A probe passed or failed.
+    pub(super) fn probe(&mut self, verdict: Result<(), String>, now: Seconds) -> Probed {
+        let outage_begins = self.outage.probe(verdict.is_ok(), self.rise, now);
+        let left = self.health.probe(verdict, now);
+        let goes_down = left.is_some() && self.health.state() == State::Down;
+        if goes_down {
+            self.breaker.end();
+            self.held = None;
+        } else if left == Some(State::Down) {
+            self.slow_start.begin();
+        }
+        Probed {
+            outage_begins,
+            goes_down,
+        }
+    }
+
+    fn succeed(&mut self, sent: Seconds) {
+        self.outage.success(sent);
+        self.breaker.success();
+    }
+
+    fn hold(&mut self, retry_after: Option<Seconds>, now: Seconds) {
+        let span = retry_after.unwrap_or(SHORT_HOLD).min(LONGEST_HOLD);
+        let until = now + span.max(Seconds::ZERO);
+        self.held = Some(self.held.map_or(until, |earlier| earlier.max(until)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::eject::EjectRule;
+    use super::*;
+
+    fn condition() -> Condition {
+        Condition::new(&WorkerSpec {
+            name: "w".into(),
+            models: Vec::new(),
+            cap: 4,
+            speed: None,
+            rise: 1,
+            fall: 2,
+            machine: None,
+            eject: EjectRule::default(),
+        })
+    }
+
+    fn busy(seconds: f64) -> Outcome {
+        Outcome::Busy {
+            retry_after: Some(Seconds(seconds)),
+        }
+    }
+
+    /// Ejected at 1 s for three errors.
+    fn ejected() -> Condition {
+        let mut condition = condition();
+        for _ in 0..2 {
+            let error = condition.weigh(Seconds(1.0), Outcome::Failed, Seconds(1.0));
+            assert_eq!(error.eject_for, None);
+        }
+        let third = condition.weigh(Seconds(1.0), Outcome::Failed, Seconds(1.0));
+        condition.eject(third.eject_for.unwrap(), Seconds(1.0));
+        condition
+    }
+
+    #[test]
+    fn an_ejected_worker_comes_back_slowly_whatever_its_probes_say() {
+        let mut condition = ejected();
+        condition.probe(Ok(()), Seconds(2.0));
+        assert_eq!(condition.state(), State::Ejected);
+        assert_eq!(condition.reason().as_deref(), Some("3 errors in a row"));
+        assert_eq!(
+            (condition.since().0, condition.until()),
+            (1.0, Some(Seconds(6.0)))
+        );
+        condition.tick(Seconds(5.9));
+        assert_eq!(condition.state(), State::Ejected);
+        condition.tick(Seconds(6.0));
+        assert_eq!((condition.state(), condition.since().0), (State::Up, 6.0));
+        assert_eq!(condition.allowed(), Some(1));
+        condition.begun();
+        assert_eq!(condition.allowed(), Some(2));
+        condition.weigh(Seconds(6.5), Outcome::Rejected, Seconds(7.0));
+        assert_eq!(condition.allowed(), None);
+    }
+
+    #[test]
+    fn a_dead_worker_is_down_and_not_ejected() {
+        let mut condition = ejected();
+        let refused = || Err("refused".to_owned());
+        assert!(condition.probe(refused(), Seconds(2.0)).goes_down);
+        assert_eq!((condition.state(), condition.until()), (State::Down, None));
+        condition.probe(Ok(()), Seconds(3.0));
+        assert_eq!(
+            (condition.state(), condition.allowed()),
+            (State::Up, Some(1))
+        );
+    }
+
+    #[test]
+    fn a_hold_lasts_as_long_as_the_longest_wish_and_no_longer_than_five_minutes() {
+        let mut condition = condition();
+        let held = |condition: &mut Condition, outcome| {
+            condition.weigh(Seconds(0.0), outcome, Seconds(1.0));
+            condition.held().unwrap().0
+        };
+        let silent = Outcome::Busy { retry_after: None };
+        assert_eq!(held(&mut condition, silent), 2.0);
+        assert_eq!(held(&mut condition, busy(5.0)), 6.0);
+        assert_eq!(held(&mut condition, busy(1.0)), 6.0);
+        assert_eq!(condition.standing(), Standing::Held);
+        assert_eq!(held(&mut condition, busy(1e9)), 301.0);
+        condition.tick(Seconds(301.0));
+        assert_eq!(condition.standing(), Standing::Free);
+    }
+
+    #[test]
+    fn what_says_nothing_of_the_worker_changes_nothing() {
+        let mut condition = ejected();
+        condition.tick(Seconds(6.0));
+        for outcome in [Outcome::Gone, Outcome::Unsent, busy(0.0)] {
+            let weighed = condition.weigh(Seconds(6.0), outcome, Seconds(7.0));
+            assert!(!weighed.outage_begins && weighed.eject_for.is_none());
+        }
+        assert_eq!(condition.allowed(), Some(1));
+        let error = condition.weigh(Seconds(6.0), Outcome::Failed, Seconds(8.0));
+        assert_eq!(
+            error.eject_for,
+            Some(EjectCause::Errors),
+            "still on probation"
+        );
+    }
+}

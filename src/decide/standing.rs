@@ -1,0 +1,50 @@
+//! Which workers may be considered at all, the best kind first.
+//!
+//! A worker on *hold* answered that it can't just now (429, or a 503 while it loads) and asked to be left alone: it is
+//! passed over while anybody else is alive, even if that one is at its cap and the request waits in line. When all who
+//! are alive are on hold, the hold yields to the one that ends first: a single worker's own 429 still reaches its client,
+//! and says more than one that the proxy makes up.
+//!
+//! When nobody is alive, the operator's rule says whether those who are not are tried after all.
+
+use super::worker::Worker;
+
+/// What may be expected of a worker, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// Alive and willing.
+    Free,
+    /// Alive, but it asked to be left alone.
+    Held,
+    /// Out for errors; comes back by itself.
+    Ejected,
+    /// Its probes fail.
+    Down,
+}
+
+/// What becomes of requests that only workers serve which are ejected or down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllDown {
+    /// They wait for a worker that comes back at a known time; without one they are refused.
+    #[default]
+    Queue,
+    /// They are refused.
+    Fail,
+    /// They are sent to those who don't refuse connections: to the ejected, and to the dead when there are none.
+    TryAll,
+}
+
+impl AllDown {
+    /// The best standing among workers, if requests may go to those who have it.
+    pub(super) fn best<'a>(self, workers: impl Iterator<Item = &'a Worker>) -> Option<Standing> {
+        workers
+            .filter(|worker| match worker.condition().standing() {
+                Standing::Free | Standing::Held => true,
+                Standing::Ejected | Standing::Down => {
+                    self == AllDown::TryAll && !worker.condition().breaker().refuses()
+                }
+            })
+            .map(|worker| worker.condition().standing())
+            .min()
+    }
+}
