@@ -30,7 +30,8 @@ fn a_pair() -> ([Engine; 2], Proxy) {
     let proxy = Proxy::setup()
         .worker("a", &engines[0])
         .worker("b", &engines[1])
-        .section("[routing]\npolicy = \"round_robin\"\nretries = { extra = 0 }\n[[route]]\npath = \"/raw/*\"")
+        // A worker that came back is used at once, however often it died before.
+        .section("[routing]\npolicy = \"round_robin\"\nretries = { extra = 0 }\n[eject]\nfirst = \"50ms\"\nmax = \"50ms\"\n[[route]]\npath = \"/raw/*\"")
         // Slower than the test: what is learned of a death is learned from requests alone.
         .probe("interval = \"60s\"\nrise = 1")
         .start();
@@ -125,7 +126,9 @@ fn p01_no_request_fails_over_twelve_kills_under_load() {
         .worker("a", &engines[0])
         .worker("b", &engines[1])
         // Uses a worker that came back at once, whatever was learned of the two meanwhile.
-        .section("[routing]\npolicy = \"least_inflight\"")
+        .section(
+            "[routing]\npolicy = \"least_inflight\"\n[eject]\nfirst = \"50ms\"\nmax = \"50ms\"",
+        )
         .start();
     let load = Load::default();
     std::thread::scope(|scope| {

@@ -3,6 +3,7 @@
 use super::ask::Work;
 use super::cost::Size;
 use super::line_fit::Sample;
+use super::machine::{Company, Mark};
 use crate::units::{Seconds, WorkerId};
 
 /// A place that a request holds on a worker, until [`super::FleetState::finish`].
@@ -19,8 +20,8 @@ pub struct Booking {
     pub(super) wait: Seconds,
     /// Request-seconds on its worker when it was sent.
     pub(super) sharing_seconds: f64,
-    /// Busy-worker-seconds on its machine when it was sent.
-    pub(super) busy_seconds: f64,
+    /// The company on its machine when it was sent.
+    pub(super) company: Mark,
     pub(super) first_byte: Option<FirstByte>,
 }
 
@@ -35,8 +36,8 @@ pub(super) struct FirstByte {
     pub behind: bool,
     /// The mean of requests that shared the card until then.
     pub sharing: f64,
-    /// The mean of busy neighbours until then.
-    pub neighbours: f64,
+    /// The company on its machine until then.
+    pub company: Company,
 }
 
 impl FirstByte {

@@ -132,9 +132,11 @@ impl Condition {
     pub(super) fn weigh(&mut self, sent: Seconds, outcome: Outcome, now: Seconds) -> Weighed {
         match outcome {
             Outcome::Failed | Outcome::Refused => {
+                let is_dead = self.health.state() == State::Down;
+                let cause = self.breaker.error(outcome == Outcome::Refused, now);
                 return Weighed {
                     outage_begins: self.outage.error(now),
-                    eject_for: self.breaker.error(outcome == Outcome::Refused, now),
+                    eject_for: cause.filter(|_| !is_dead),
                 };
             }
             Outcome::Answered { .. } => self.succeed(sent),
@@ -254,6 +256,8 @@ mod tests {
         let refused = || Err("refused".to_owned());
         assert!(condition.probe(refused(), Seconds(2.0)).goes_down);
         assert_eq!((condition.state(), condition.until()), (State::Down, None));
+        let error = condition.weigh(Seconds(2.0), Outcome::Failed, Seconds(2.5));
+        assert_eq!(error.eject_for, None);
         condition.probe(Ok(()), Seconds(3.0));
         assert_eq!(
             (condition.state(), condition.allowed()),

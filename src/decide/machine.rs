@@ -15,27 +15,36 @@
 //! Counting busy neighbours rather than their requests keeps the form linear in the one case that is known exactly, and
 //! makes it independent of batch sizes, which the lines already account for.
 //!
-//! Each sample of a worker that is known a little says e = took/expected − 1 at the mean m of its span. κ is the slope of
-//! e against m through the origin, with forgetting, and a prior of no coupling worth a few samples. The worker's line
-//! gets the sample with 1 + κ·m taken out. The two can't be told apart on a worker that is never alone; then the line
-//! holds both, which is right as long as nothing changes. Any samples taken alone pull the line to the speed alone, and κ
-//! follows: with line L and true speed alone T, both are at rest only where L = T and 1 + κ·m = the true slow-down.
+//! Neighbours come and go within a sample. With somebody there for a share p of its span, and k busy neighbours then,
 //!
-//! Known limit: a span in which neighbours come and go is counted at its mean, which is exact only if they did not.
+//! ```text
+//! alone = took·((1 − p) + p/(1 + κ·k))
+//! ```
+//!
+//! which is exact if k does not change, and so for any two engines. Each sample of a worker that is known a little gives
+//! the time lost, took − expected, and the work done in company, expected − (1 − p)·took. κ is the sum of the one over the
+//! sum of the other times k, with forgetting, also of the prior: no coupling, worth two samples. The line gets `alone`. Line
+//! and κ can't be told apart on a worker that is never alone; then the line holds both, which is right as long as nothing
+//! changes. Any samples taken alone pull the line to the speed alone, and κ follows.
+//!
+//! 2026-11-30: believed that 1 + κ·m at the mean m of a sample's span would do. Seen that a card which halves was taken for
+//! κ = 0.6: a sample that is slowed for half of its *work* is slowed for two thirds of its *time*.
 
 use super::hazard::Hazard;
 use crate::units::Seconds;
 
 /// What the sums keep of their past at each sample.
 const KEEP: f64 = 0.97;
-/// The prior of no coupling, in samples with one busy neighbour.
+/// The prior of no coupling, in samples with one busy neighbour all along.
 const PRIOR: f64 = 2.0;
 /// A sample that took longer than this many times the expected says no more than one that took this.
 const LONGEST: f64 = 8.0;
+/// The most that one neighbour slows another: one that takes four fifths of the card.
+const MOST: f64 = 4.0;
 /// A worker of which less is known can't say how much its neighbours slow it.
 const KNOWN: u64 = 8;
-/// Less of a neighbour than this is noise.
-const LEAST_NEIGHBOURS: f64 = 0.05;
+/// Less company than this is noise.
+const LEAST_SHARE: f64 = 0.05;
 
 /// One machine.
 #[derive(Clone, Debug, Default)]
@@ -43,19 +52,37 @@ pub(super) struct Machine {
     hazard: Hazard,
     /// Workers that hold a request.
     busy: u32,
-    /// The integral of `busy` since the start.
-    busy_seconds: f64,
-    updated: Seconds,
+    /// Until now.
+    company: Mark,
     coupling: Coupling,
 }
 
+/// A moment, and what there was of company on the machine until then.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Mark {
+    at: Seconds,
+    /// Time with at least two busy workers: each has company.
+    shared: f64,
+    /// The integral of the neighbours that a busy worker has.
+    neighbours: f64,
+}
+
+/// What company a busy worker had over a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Company {
+    /// The share of the span in which there was some.
+    pub share: f64,
+    /// How many neighbours were busy then.
+    pub neighbours: f64,
+}
+
 /// κ as a quotient of sums.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Coupling {
-    /// Σ e·m
-    excess: f64,
-    /// Σ m²
-    exposure: f64,
+    /// Time lost to company, in samples.
+    lost: f64,
+    /// Work done in company, in samples, times the neighbours.
+    exposed: f64,
 }
 
 /// Something that a worker did, and what was expected of it alone.
@@ -67,8 +94,17 @@ pub(super) struct Span {
     pub expected: Seconds,
     /// From how many samples that is known.
     pub samples: u64,
-    /// The mean of busy neighbours meanwhile.
-    pub neighbours: f64,
+    /// Beside whom.
+    pub company: Company,
+}
+
+impl Default for Coupling {
+    fn default() -> Self {
+        Coupling {
+            lost: 0.0,
+            exposed: PRIOR,
+        }
+    }
 }
 
 impl Machine {
@@ -101,27 +137,41 @@ impl Machine {
         self.busy
     }
 
-    /// Busy-worker-seconds since the start.
-    pub(super) fn busy_seconds(&mut self, now: Seconds) -> f64 {
+    /// Now, to ask for the company since.
+    pub(super) fn mark(&mut self, now: Seconds) -> Mark {
         self.advance(now);
-        self.busy_seconds
+        self.company
     }
 
-    /// The mean of busy neighbours of a worker that was busy for this long until now; `before` is what
-    /// [`busy_seconds`](Self::busy_seconds) was when that began. None when no time has passed.
-    pub(super) fn neighbours(&mut self, before: f64, span: Seconds, now: Seconds) -> f64 {
-        ((self.busy_seconds(now) - before) / span.0 - 1.0).max(0.0)
+    /// The company of a worker that was busy since then; none when no time has passed.
+    pub(super) fn company(&mut self, since: Mark, now: Seconds) -> Company {
+        let until = self.mark(now);
+        let span = (until.at - since.at).0;
+        let shared = until.shared - since.shared;
+        if span <= 0.0 || shared <= 0.0 {
+            return Company::default();
+        }
+        Company {
+            share: (shared / span).min(1.0),
+            neighbours: (until.neighbours - since.neighbours) / shared,
+        }
     }
 
     /// κ: how much longer everything takes per busy neighbour.
     pub(super) fn coupling(&self) -> f64 {
-        let Coupling { excess, exposure } = self.coupling;
-        (excess / (PRIOR + exposure)).max(0.0)
+        let Coupling { lost, exposed } = self.coupling;
+        (lost / exposed).clamp(0.0, MOST)
     }
 
     /// How many times as long everything takes beside so many busy neighbours.
-    pub(super) fn slowdown(&self, neighbours: f64) -> f64 {
+    fn slowdown(&self, neighbours: f64) -> f64 {
         1.0 + self.coupling() * neighbours
+    }
+
+    /// How much of what something took in this company it would have taken alone.
+    pub(super) fn alone_share(&self, company: Company) -> f64 {
+        let Company { share, neighbours } = company;
+        1.0 - share + share / self.slowdown(neighbours)
     }
 
     /// How many times as long everything takes on one of its workers now.
@@ -131,20 +181,32 @@ impl Machine {
 
     /// Learns κ from something that a worker did, and returns what it would have taken alone.
     pub(super) fn alone(&mut self, span: Span) -> Seconds {
-        let slowdown = self.slowdown(span.neighbours);
+        let alone = span.took * self.alone_share(span.company);
+        let Company { share, neighbours } = span.company;
         let ratio = span.took.0 / span.expected.0;
-        if span.samples >= KNOWN && span.neighbours > LEAST_NEIGHBOURS && ratio.is_finite() {
-            let Coupling { excess, exposure } = &mut self.coupling;
-            *excess = *excess * KEEP + (ratio.min(LONGEST) - 1.0) * span.neighbours;
-            *exposure = *exposure * KEEP + span.neighbours * span.neighbours;
+        if span.samples >= KNOWN && share > LEAST_SHARE && ratio.is_finite() {
+            let Coupling { lost, exposed } = &mut self.coupling;
+            let ratio = ratio.min(LONGEST);
+            let shared_work = (1.0 - (1.0 - share) * ratio).max(0.0);
+            // No more was lost to company than the time it lasted.
+            *lost = *lost * KEEP + (ratio - 1.0).min(share * ratio);
+            *exposed = *exposed * KEEP + shared_work * neighbours;
         }
-        span.took / slowdown
+        alone
     }
 
     fn advance(&mut self, now: Seconds) {
-        let span = (now - self.updated).max(Seconds::ZERO).0;
-        self.busy_seconds += span * f64::from(self.busy);
-        self.updated = self.updated.max(now);
+        let Mark {
+            at,
+            shared,
+            neighbours,
+        } = &mut self.company;
+        let span = (now - *at).max(Seconds::ZERO).0;
+        if self.busy > 1 {
+            *shared += span;
+            *neighbours += span * f64::from(self.busy - 1);
+        }
+        *at = at.max(now);
     }
 }
 
@@ -153,11 +215,15 @@ mod tests {
     use super::*;
 
     fn span(took: f64, samples: u64, neighbours: f64) -> Span {
+        let company = Company {
+            share: neighbours.min(1.0),
+            neighbours,
+        };
         Span {
             took: Seconds(took),
             expected: Seconds(0.1),
             samples,
-            neighbours,
+            company,
         }
     }
 
@@ -182,6 +248,11 @@ mod tests {
             machine.alone(span(f64::NAN, 50, 1.0));
         }
         assert_eq!(machine.coupling(), 0.0);
+        let mut wrong = Machine::default();
+        for _ in 0..100 {
+            wrong.alone(span(9.9, 50, 0.1));
+        }
+        assert_eq!(wrong.coupling(), MOST);
         for _ in 0..100 {
             machine.alone(span(0.05, 50, 1.0));
         }
@@ -189,18 +260,19 @@ mod tests {
     }
 
     #[test]
-    fn busy_time_is_integrated_over_workers() {
+    fn company_is_who_was_busy_beside_one() {
         let mut machine = Machine::default();
         machine.begin(Seconds(1.0));
+        let since = machine.mark(Seconds(1.0));
         machine.begin(Seconds(3.0));
-        assert_eq!(machine.busy_seconds(Seconds(4.0)), 4.0);
-        machine.end(Seconds(4.0));
-        machine.end(Seconds(5.0));
-        machine.end(Seconds(5.0));
-        assert_eq!(
-            (machine.busy(), machine.busy_seconds(Seconds(9.0))),
-            (0, 5.0)
-        );
+        machine.begin(Seconds(4.0));
+        let company = machine.company(since, Seconds(5.0));
+        assert_eq!((company.share, company.neighbours), (0.5, 1.5));
+        (0..4).for_each(|_| machine.end(Seconds(5.0)));
+        assert_eq!(machine.busy(), 0);
+        let since = machine.mark(Seconds(6.0));
+        assert_eq!(machine.company(since, Seconds(6.0)), Company::default());
+        assert_eq!(machine.company(since, Seconds(9.0)), Company::default());
     }
 
     #[test]

@@ -272,11 +272,11 @@ impl Roster {
     /// errors, which only few of its requests may share, at most half of those who serve a model, up or not; one that
     /// takes no connections serves nobody by staying.
     fn may_eject(&self, id: WorkerId, cause: EjectCause) -> bool {
-        let named = self.workers[id.index()].spec().models.is_empty();
+        let nameless = self.workers[id.index()].spec().models.is_empty();
         let mut rows = self
             .models
             .iter()
-            .filter(|model| model.name.is_none() == named && model.workers.contains(&id));
+            .filter(|model| model.name.is_none() == nameless && model.workers.contains(&id));
         rows.all(|model| {
             let out = model.workers.iter().filter(|id| {
                 let ejection = self.workers[id.index()].condition().breaker().ejection();

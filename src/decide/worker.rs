@@ -13,7 +13,7 @@ use super::cost::Size;
 use super::decode_meter::DecodeMeter;
 use super::eject::EjectCause;
 use super::line_fit::Sample;
-use super::machine::{Machine, Span};
+use super::machine::{Machine, Mark, Span};
 use super::speed::{Speeds, Whole};
 use crate::units::{Seconds, WorkerId};
 
@@ -34,8 +34,8 @@ pub(super) struct Worker {
     inflight: u32,
     backlog: Backlog,
     meter: DecodeMeter,
-    /// When the decode sample under way began, and busy-worker-seconds on its machine then.
-    sampled: (Seconds, f64),
+    /// The company on its machine when the decode sample under way began.
+    sampled: Mark,
     record: Record,
 }
 
@@ -62,7 +62,7 @@ impl Worker {
             inflight: 0,
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
-            sampled: (Seconds::ZERO, 0.0),
+            sampled: Mark::default(),
             record: Record::default(),
             spec,
         }
@@ -149,7 +149,7 @@ impl Worker {
             sent: now,
             wait: order.wait,
             sharing_seconds: self.meter.sharing_seconds(now),
-            busy_seconds: machine.busy_seconds(now),
+            company: machine.mark(now),
             first_byte: None,
         };
         self.backlog.push(Pending {
@@ -189,7 +189,7 @@ impl Worker {
             behind: turned > arrived,
             // The request itself shared; when no time has passed, the quotient is no number and `max` drops it.
             sharing: (sharing_seconds / span.0).max(1.0),
-            neighbours: machine.neighbours(booking.busy_seconds, span, now),
+            company: machine.company(booking.company, now),
         };
         booking.first_byte = Some(first_byte);
         if booking.decodes() {
@@ -207,17 +207,17 @@ impl Worker {
             return;
         };
         let pace = self.meter.passed(count, now);
-        let (began, busy_seconds) = self.sampled;
+        let began = self.sampled;
         if pace.is_some() || self.meter.streams() == 0 {
-            self.sampled = (now, machine.busy_seconds(now));
+            self.sampled = machine.mark(now);
         }
         if let Some(pace) = pace {
-            let neighbours = machine.neighbours(busy_seconds, now - began, now);
+            let company = machine.company(began, now);
             let token = machine.alone(Span {
                 took: pace.token,
                 expected: self.speeds.decode().at(pace.sharing),
                 samples: self.speeds.decode_samples(),
-                neighbours,
+                company,
             });
             self.speeds.learn_decode(pace.sharing, token);
         }
@@ -331,7 +331,7 @@ impl Worker {
             took: sample.took,
             expected: self.speeds.prefill(work).at(prompt),
             samples: self.speeds.prefill_samples(work),
-            neighbours: first_byte.neighbours,
+            company: first_byte.company,
         });
         self.speeds.learn_prefill(work, Sample { took, ..sample });
     }
@@ -351,10 +351,10 @@ impl Worker {
         match (booking.size.work, output) {
             (Work::Embed, _) => self.learn_prefill(Work::Embed, prompt, first_byte, machine),
             (Work::Generate, Some(output)) if !booking.streamed => {
-                let slowdown = machine.slowdown(first_byte.neighbours);
+                let alone = machine.alone_share(first_byte.company);
                 let whole = Whole {
                     took: first_byte.took,
-                    wait: booking.wait / slowdown,
+                    wait: booking.wait * alone,
                     prompt,
                     output,
                     sharing: first_byte.sharing,
@@ -363,10 +363,10 @@ impl Worker {
                     took: whole.took,
                     expected: self.speeds.expected(&whole),
                     samples: self.speeds.prefill_samples(Work::Generate),
-                    neighbours: first_byte.neighbours,
+                    company: first_byte.company,
                 });
                 self.speeds.learn_whole(Whole { took, ..whole });
-                let decoding = self.speeds.decoding(output, first_byte.sharing) * slowdown;
+                let decoding = self.speeds.decoding(output, first_byte.sharing) / alone;
                 let came = booking.sent + self.net() + first_byte.took;
                 self.backlog.turn(came - decoding);
             }
