@@ -2,7 +2,8 @@
 //!
 //! Two kinds of evidence, kept apart: probes take a worker down and bring it back (`health.rs`), errors of requests eject
 //! it for a time (`eject.rs`). A dead worker is down, whether it is ejected or not; while one is ejected, only going down
-//! changes anything, since its probes have passed all along. Both begin an outage (`outage.rs`), and after both it comes
+//! ends it early, since its probes have passed all along; unless it was for refused connections, which a probe disproves.
+//! Both begin an outage (`outage.rs`), and after both it comes
 //! back slowly (`slow_start.rs`).
 //!
 //! What counts: a request that failed or was refused is an error. One that was answered, also with a 4xx, is a success: the
@@ -112,6 +113,7 @@ impl Condition {
     pub(super) fn standing(&self) -> Standing {
         match self.state() {
             State::Down => Standing::Down,
+            State::Ejected if self.is_vouched() => Standing::Vouched,
             State::Ejected => Standing::Ejected,
             State::Starting | State::Up if self.held.is_some() => Standing::Held,
             State::Starting | State::Up => Standing::Free,
@@ -159,13 +161,13 @@ impl Condition {
     pub(super) fn tick(&mut self, now: Seconds) {
         self.held = self.held.filter(|until| now < *until);
         if self.breaker.tick(now) {
-            self.returned = now;
-            self.slow_start.begin();
+            self.come_back(now);
         }
     }
 
     /// A probe passed or failed.
     pub(super) fn probe(&mut self, verdict: Result<(), String>, now: Seconds) -> Probed {
+        self.breaker.probed(verdict.is_ok());
         let outage_begins = self.outage.probe(verdict.is_ok(), self.rise, now);
         let left = self.health.probe(verdict, now);
         let goes_down = left.is_some() && self.health.state() == State::Down;
@@ -174,11 +176,30 @@ impl Condition {
             self.held = None;
         } else if left == Some(State::Down) {
             self.slow_start.begin();
+        } else if self.is_vouched() && self.is_out_for(EjectCause::Refused) {
+            self.breaker.end();
+            self.come_back(now);
         }
         Probed {
             outage_begins,
             goes_down,
         }
+    }
+
+    fn is_out_for(&self, cause: EjectCause) -> bool {
+        let ejection = self.breaker.ejection();
+        ejection.is_some_and(|ejection| ejection.cause == cause)
+    }
+
+    /// Whether its probes have passed since it was ejected.
+    fn is_vouched(&self) -> bool {
+        let ejection = self.breaker.ejection();
+        ejection.is_some_and(|ejection| ejection.vouched(self.rise))
+    }
+
+    fn come_back(&mut self, now: Seconds) {
+        self.returned = now;
+        self.slow_start.begin();
     }
 
     fn succeed(&mut self, sent: Seconds) {
@@ -248,6 +269,20 @@ mod tests {
         assert_eq!(condition.allowed(), Some(2));
         condition.weigh(Seconds(6.5), Outcome::Rejected, Seconds(7.0));
         assert_eq!(condition.allowed(), None);
+    }
+
+    #[test]
+    fn probes_end_an_ejection_for_refusals_and_vouch_for_one_that_is_out_for_errors() {
+        let mut errors = ejected();
+        errors.probe(Ok(()), Seconds(2.0));
+        assert_eq!(errors.standing(), Standing::Vouched);
+        errors.probe(Err("no".into()), Seconds(3.0));
+        assert_eq!(errors.standing(), Standing::Ejected);
+        let mut refused = condition();
+        refused.eject(EjectCause::Refused, Seconds(1.0));
+        assert_eq!(refused.state(), State::Ejected);
+        refused.probe(Ok(()), Seconds(2.0));
+        assert_eq!((refused.state(), refused.allowed()), (State::Up, Some(1)));
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! Whether an ejection is allowed is the roster's to say: at most half of those who fit may be out for errors (Envoy's
 //! outlier detection allows 10 %, which is nobody in a fleet of eight). A worker that is not allowed out keeps its run of
 //! errors, and asks again at the next one. Refused connections are another cause: nothing was lost but a connect, and
-//! nobody is served by keeping a worker that takes none.
+//! nobody is served by keeping a worker that takes none; but a probe that connects proves the contrary, so `rise` of them
+//! end it early.
 
 use std::collections::VecDeque;
 
@@ -102,9 +103,16 @@ pub(super) struct Ejection {
     pub until: Seconds,
     /// The errors it took.
     errors: usize,
+    /// Probes that passed in a row since.
+    passes: u32,
 }
 
 impl Ejection {
+    /// Whether so many probes in a row have passed since.
+    pub(super) fn vouched(&self, rise: u32) -> bool {
+        self.passes >= rise
+    }
+
     /// In words.
     pub(super) fn reason(&self) -> String {
         let what = match self.cause {
@@ -205,10 +213,18 @@ impl Breaker {
             since: now,
             until: now + span,
             errors,
+            passes: 0,
         });
         match cause {
             EjectCause::Errors => self.ejections.errors += 1,
             EjectCause::Refused => self.ejections.refused += 1,
+        }
+    }
+
+    /// A probe passed or failed while it is out.
+    pub(super) fn probed(&mut self, passed: bool) {
+        if let Some(ejection) = &mut self.ejection {
+            ejection.passes = if passed { ejection.passes + 1 } else { 0 };
         }
     }
 

@@ -239,7 +239,7 @@ impl Roster {
             Some(worker.condition().standing()) == best
                 && match best {
                     Some(Standing::Held) => worker.condition().held() == first,
-                    Some(Standing::Free) => true,
+                    Some(Standing::Free | Standing::Vouched) => true,
                     _ => !worker.condition().breaker().refuses(),
                 }
         })
@@ -311,7 +311,7 @@ impl Roster {
         let returns = self.rules.all_down == AllDown::Queue
             && self
                 .untried(ask, row, tried)
-                .any(|worker| worker.condition().standing() == Standing::Ejected);
+                .any(|worker| worker.condition().state() == State::Ejected);
         if returns || self.eligible(ask, row, tried).next().is_some() {
             NoChoice::Busy
         } else if self.serving(ask, row).next().is_some() {

@@ -5,6 +5,9 @@
 //! are alive are on hold, the hold yields to the one that ends first: a single worker's own 429 still reaches its client,
 //! and says more than one that the proxy makes up.
 //!
+//! One that is out for errors while its probes pass may have died and come back, or may be sick. While anybody else serves
+//! it stays out; but rather than let requests wait out its time with nobody else left, it is tried.
+//!
 //! When nobody is alive, the operator's rule says whether those who are not are tried after all.
 
 use super::worker::Worker;
@@ -16,6 +19,8 @@ pub(super) enum Standing {
     Free,
     /// Alive, but it asked to be left alone.
     Held,
+    /// Out for errors, and its probes pass since.
+    Vouched,
     /// Out for errors; comes back by itself.
     Ejected,
     /// Its probes fail.
@@ -25,7 +30,7 @@ pub(super) enum Standing {
 /// What becomes of requests that only workers serve which are ejected or down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllDown {
-    /// They wait for a worker that comes back at a known time; without one they are refused.
+    /// They go to the ejected whose probes pass, and wait for one that comes back; without one they are refused.
     #[default]
     Queue,
     /// They are refused.
@@ -40,6 +45,7 @@ impl AllDown {
         workers
             .filter(|worker| match worker.condition().standing() {
                 Standing::Free | Standing::Held => true,
+                Standing::Vouched => self != AllDown::Fail,
                 Standing::Ejected | Standing::Down => {
                     self == AllDown::TryAll && !worker.condition().breaker().refuses()
                 }

@@ -296,7 +296,10 @@ fn may_be_chosen(views: &[WorkerView], worker: WorkerId, tried: &[WorkerId]) -> 
     let passed_over = views
         .iter()
         .any(|other| free(other) && !tried.contains(&other.id));
-    if !alive(view) {
+    // One that is out may be tried, if its probes pass, when nobody else is left.
+    let left = |other: &WorkerView| alive(other) && !tried.contains(&other.id);
+    let last_resort = view.state == State::Ejected && !views.iter().any(left);
+    if !alive(view) && !last_resort {
         return Err(format!("{} is {}", view.name, view.state.label()));
     }
     if view.inflight >= limit {
