@@ -7,7 +7,7 @@
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
 //! - `health` knows who is alive, `hazard` how long one is expected to stay so, `worker` counts what each was given, `roster` picks and books in one step;
-//! - `queue` holds those for whom no slot is free.
+//! - `queue` holds those for whom no slot is free; `retry` says who is sent again.
 //!
 //! Guaranteed: the same events with the same seed give the same choices, bit for bit (no hash order decides anything);
 //! no input panics; every booking is counted once, however its request ends.
@@ -22,6 +22,7 @@ mod health;
 mod line_fit;
 mod pick;
 mod queue;
+mod retry;
 mod roster;
 mod speed;
 mod traffic;
@@ -35,5 +36,6 @@ pub use health::State;
 pub use line_fit::Line;
 pub use pick::Policy;
 pub use queue::{LineFull, MOST_WAITING, Ticket};
+pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use view::{Learned, WorkerView};
 pub use worker::Booking;

@@ -12,6 +12,7 @@ mod closed_loop;
 mod counters;
 mod line;
 mod machine;
+mod retries;
 mod shares;
 
 use std::sync::Arc;
