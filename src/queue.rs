@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::decide::{Ask, NoChoice, Ticket};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease, Turn};
+use crate::inspect::Limit;
 use crate::units::{Seconds, WorkerId};
 
 /// The longest a request waits in line.
@@ -56,23 +57,23 @@ pub async fn another_turn(
     }
 }
 
-/// A wait that ends at the latest when a request's total time is over.
+/// A wait that ends at the latest when a request's time is over.
 ///
 /// # Errors
 /// Those of the wait, and `deadline`.
 pub async fn within<T>(
-    total: Option<Seconds>,
+    limit: Option<Limit>,
     started: Seconds,
     clock: Clock,
     waiting: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
-    let Some(total) = total else {
+    let Some(Limit { span, name }) = limit else {
         return waiting.await;
     };
-    let left = started + total - clock.now();
+    let left = started + span - clock.now();
     let over = |_| {
         let passed = clock.now() - started;
-        let message = format!("still in line after timeouts.total = {total} ({passed} passed)");
+        let message = format!("still in line after {name} = {span} ({passed} passed)");
         Err(Fault::new(Kind::Deadline, message))
     };
     timeout(left.to_duration(), waiting)
@@ -167,10 +168,12 @@ mod tests {
         Ask {
             model: Some(ModelName::new(model)),
             only: None,
+            path: None,
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
             streamed: false,
+            deadline: None,
         }
     }
 

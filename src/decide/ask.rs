@@ -53,6 +53,8 @@ pub struct Ask {
     pub model: Option<ModelName>,
     /// The workers its route allows; all when absent.
     pub only: Option<Arc<[WorkerId]>>,
+    /// The built-in path that it was sent to; workers known not to serve it come last.
+    pub path: Option<&'static str>,
     /// What kind of work it is.
     pub work: Work,
     /// The estimated length of its prompt.
@@ -61,6 +63,8 @@ pub struct Ask {
     pub max_tokens: Option<u32>,
     /// Whether the answer comes token by token.
     pub streamed: bool,
+    /// How long the client still waits.
+    pub deadline: Option<Seconds>,
 }
 
 /// A worker was picked, and a place on it booked.

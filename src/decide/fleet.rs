@@ -83,6 +83,11 @@ impl FleetState {
         self.roster.finish(booking, outcome, now);
     }
 
+    /// A worker answered that it does not know the path of this request: others are asked first from now on.
+    pub fn unsupported(&mut self, worker: WorkerId, ask: &Ask, now: Seconds) {
+        self.roster.unsupported(worker, ask, now);
+    }
+
     /// Output tokens of streamed answers passed, those after an answer's first. Called several times a second, for all
     /// of a worker's streams together or for each.
     pub fn tokens(&mut self, worker: WorkerId, count: f64, now: Seconds) {
@@ -208,10 +213,12 @@ mod tests {
         Ask {
             model: None,
             only: None,
+            path: None,
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
             streamed: false,
+            deadline: None,
         }
     }
 

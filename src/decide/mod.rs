@@ -7,7 +7,8 @@
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
 //! - `health` knows who is alive, `hazard` how long one is expected to stay so, `worker` counts what each was given, `roster` picks and books in one step;
-//! - `queue` holds those for whom no slot is free; `retry` says who is sent again.
+//! - `queue` holds those for whom no slot is free; `retry` says who is sent again;
+//! - `unsupported` remembers who does not know which path.
 //!
 //! Guaranteed: the same events with the same seed give the same choices, bit for bit (no hash order decides anything);
 //! no input panics; every booking is counted once, however its request ends.
@@ -26,6 +27,7 @@ mod retry;
 mod roster;
 mod speed;
 mod traffic;
+mod unsupported;
 mod view;
 mod worker;
 

@@ -9,6 +9,7 @@ use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
 use super::cost::{self, Size};
 use super::pick::Candidate;
 use super::traffic::{RunningMean, Traffic};
+use super::unsupported::Unsupported;
 use super::worker::{Booking, Order, Worker, believable};
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
@@ -23,6 +24,7 @@ pub(super) struct Roster {
     models: Vec<Model>,
     rules: Rules,
     traffic: Traffic,
+    unsupported: Unsupported,
     booked: u64,
     /// Scratch space, kept so that a choice allocates nothing.
     candidates: Vec<Candidate>,
@@ -53,6 +55,7 @@ impl Roster {
             workers,
             rules,
             traffic: Traffic::new(),
+            unsupported: Unsupported::default(),
             booked: 0,
             candidates,
         }
@@ -124,6 +127,16 @@ impl Roster {
         if let Some(worker) = self.worker_mut(booking.worker()) {
             worker.finish(booking, outcome, now);
         }
+        self.unsupported.expire(now);
+    }
+
+    /// This worker answered that it does not know the path of this request.
+    pub(super) fn unsupported(&mut self, worker: WorkerId, ask: &Ask, now: Seconds) {
+        if let (Some(path), Some(row)) = (ask.path, self.row(ask))
+            && let Some(worker) = self.workers.get(worker.index())
+        {
+            self.unsupported.mark(worker, path, row, now);
+        }
     }
 
     /// Whether somebody could take this request now.
@@ -168,15 +181,26 @@ impl Roster {
             .filter(|worker| worker.health().serves() && !tried.contains(&worker.id()))
     }
 
-    /// Those of them who have a slot free.
+    /// Whether this worker is known not to serve the request's path.
+    fn is_unsupported(&self, worker: &Worker, ask: &Ask, row: usize) -> bool {
+        ask.path
+            .is_some_and(|path| self.unsupported.has(worker, path, row))
+    }
+
+    /// Those of them who have a slot free; who does not know the path only if nobody does.
     fn with_room<'a>(
         &'a self,
         ask: &'a Ask,
         row: usize,
         tried: &'a [WorkerId],
     ) -> impl Iterator<Item = &'a Worker> {
-        self.alive(ask, row, tried)
-            .filter(|worker| worker.has_room())
+        let picky = !self.unsupported.is_empty()
+            && self
+                .alive(ask, row, tried)
+                .any(|worker| !self.is_unsupported(worker, ask, row));
+        self.alive(ask, row, tried).filter(move |worker| {
+            worker.has_room() && !(picky && self.is_unsupported(worker, ask, row))
+        })
     }
 
     fn book(&mut self, worker: WorkerId, order: Order, now: Seconds) -> Booking {
@@ -258,10 +282,12 @@ mod tests {
         Ask {
             model: model.map(ModelName::new),
             only: None,
+            path: None,
             work: Work::Generate,
             prompt: Tokens(100.0),
             max_tokens: None,
             streamed: true,
+            deadline: None,
         }
     }
 
@@ -294,6 +320,33 @@ mod tests {
                 .worker,
             WorkerId(0)
         );
+    }
+
+    #[test]
+    fn who_does_not_know_the_path_is_asked_only_if_nobody_does() {
+        let mut roster = roster();
+        let on = |path| Ask {
+            path: Some(path),
+            ..ask(Some("small"))
+        };
+        roster.unsupported(WorkerId(0), &on("/v1/rerank"), Seconds(1.0));
+        let held = [(); 2].map(|()| choose(&mut roster, &on("/v1/rerank"), &[]).unwrap());
+        assert!(held.iter().all(|choice| choice.worker == WorkerId(1)));
+        assert_eq!(
+            choose(&mut roster, &on("/v1/rerank"), &[]).unwrap_err(),
+            NoChoice::Busy
+        );
+        let other = choose(&mut roster, &on("/v1/chat/completions"), &[]).unwrap();
+        assert_eq!(other.worker, WorkerId(0));
+        let retried = choose(&mut roster, &on("/v1/rerank"), &[WorkerId(1)]).unwrap();
+        assert_eq!(retried.worker, WorkerId(0));
+        for choice in held.into_iter().chain([other, retried]) {
+            roster.finish(choice.booking, Outcome::Rejected, Seconds(1.0));
+        }
+        roster.unsupported(WorkerId(1), &on("/v1/rerank"), Seconds(1.0));
+        let both = (0..2).map(|_| choose(&mut roster, &on("/v1/rerank"), &[]).unwrap());
+        let both: Vec<_> = both.map(|choice| choice.worker).collect();
+        assert!(both.contains(&WorkerId(0)) && both.contains(&WorkerId(1)));
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl Fleet {
         self.change(|core, now| core.state.probe(worker, verdict, now))
     }
 
+    /// A worker answered that it does not know the path of this request. Who waits for it may now be served elsewhere.
+    pub fn unsupported(self: &Arc<Self>, worker: WorkerId, ask: &Ask) {
+        self.change(|core, now| core.state.unsupported(worker, ask, now));
+    }
+
     /// Opening a connection to a worker took this long.
     pub fn connected(&self, worker: WorkerId, rtt: Seconds) {
         self.core.lock().state.connected(worker, rtt);

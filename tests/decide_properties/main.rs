@@ -37,9 +37,11 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
     Ask {
         model: Some(ModelName::new(model)),
         only: None,
+        path: None,
         work,
         prompt: Tokens(prompt),
         max_tokens: None,
         streamed: true,
+        deadline: None,
     }
 }
