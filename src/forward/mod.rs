@@ -35,7 +35,7 @@ use tries::{Repeating, Repeats, Tries};
 
 use crate::clock::Clock;
 use crate::config::Plan;
-use crate::config::plan::Repeat;
+use crate::config::plan::{Repeat, Retries, RetryOn};
 use crate::decide::{Ask, Ending, Permit, RetryRules, Tally, Verdict};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
@@ -211,7 +211,7 @@ impl Forward {
 
 impl Errand<'_> {
     fn tally(&self) -> Tally {
-        Tally::new(self.permit(), RetryRules::all(self.plan.routing.extra))
+        Tally::new(self.permit(), rules(&self.plan.routing.retries))
     }
 
     /// What may happen to it twice.
@@ -245,6 +245,19 @@ impl Errand<'_> {
             Way::Route(_) => Dialect::OpenAi,
             Way::BuiltIn(built_in) => built_in.dialect(),
         }
+    }
+}
+
+/// The operator's rules, as the core reads them.
+fn rules(retries: &Retries) -> RetryRules {
+    let on = |kind| retries.on.contains(&kind);
+    RetryRules {
+        extra: retries.extra,
+        refused: on(RetryOn::Refused),
+        reset: on(RetryOn::Reset),
+        server_error: on(RetryOn::ServerError),
+        busy: on(RetryOn::Busy),
+        timeout: on(RetryOn::Timeout),
     }
 }
 
