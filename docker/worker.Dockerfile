@@ -5,7 +5,7 @@
 
 FROM rust:1.95-bookworm AS build
 RUN apt-get update \
- && apt-get install -y --no-install-recommends cmake python3 python3-pip \
+ && apt-get install -y --no-install-recommends python3 python3-pip \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /forebay
 COPY . .

@@ -80,7 +80,7 @@ pub fn run(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
 fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
     let signals = Signals::catch()
         .map_err(|error| StartError(format!("signals can't be caught: {error}")))?;
-    addresses(&plan).try_for_each(probe_bind)?;
+    let plan = settled(plan)?;
     keep_pid(&plan.state)?;
     let source = token::resolve(admin_token, plan.admin_token.as_ref(), &plan.state)
         .map_err(|error| StartError(format!("the admin token can't be had: {error}")))?;
@@ -198,24 +198,26 @@ fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-fn addresses(plan: &Plan) -> impl Iterator<Item = SocketAddr> {
-    plan.listen
-        .http
-        .clone()
-        .into_iter()
-        .chain([plan.listen.admin])
+/// The plan with addresses that can be had: port 0 has become a free one, which everybody is told.
+fn settled(mut plan: Plan) -> Result<Plan, StartError> {
+    for address in &mut plan.listen.http {
+        *address = probe_bind(*address)?;
+    }
+    plan.listen.admin = probe_bind(plan.listen.admin)?;
+    Ok(plan)
 }
 
 /// Binds and lets go, so that an address that can't be had is an error and not a panic later. It does not listen:
 /// whoever connected in that moment would be thrown out again.
-fn probe_bind(address: SocketAddr) -> Result<(), StartError> {
+fn probe_bind(address: SocketAddr) -> Result<SocketAddr, StartError> {
     let bound = Socket::new(Domain::for_address(address), Type::STREAM, None).and_then(|socket| {
         // As the listener will: a port that is only waiting for its last connections to fade is not in use.
         socket.set_reuse_address(true)?;
-        socket.bind(&address.into())
+        socket.bind(&address.into())?;
+        socket.local_addr()
     });
     match bound {
-        Ok(()) => Ok(()),
+        Ok(bound) => Ok(bound.as_socket().unwrap_or(address)),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(StartError(format!(
             "port {} is in use ({address}); stop who has it or change [listen]",
             address.port()

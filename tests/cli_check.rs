@@ -48,6 +48,17 @@ fn a_good_file_is_0() {
 }
 
 #[test]
+fn a_secret_file_that_is_too_long_to_be_one_is_2() {
+    let folder = folder_with(&format!("{GOOD}key = {{ file = \"key\" }}\n"));
+    for (length, code) in [(64 << 10, 0), ((64 << 10) + 1, 2)] {
+        fs::write(folder.path().join("key"), "k".repeat(length)).unwrap();
+        let said = forebay(&folder, &["check"]);
+        assert_eq!(said.code, Some(code), "{}", said.err);
+        assert_eq!(said.err.contains("larger than 64 KiB"), code == 2);
+    }
+}
+
+#[test]
 fn a_wrong_file_is_2_with_everything_on_stderr() {
     let folder = folder_with("drain = 60\n[limits]\nidle = 60\n");
     let said = forebay(&folder, &["check"]);

@@ -16,6 +16,16 @@ const TAIL: usize = 1024;
 /// Where keys begin and end.
 const QUOTE: u8 = b'"';
 
+/// The keys of a usage object, for each count the name that is believed first.
+const COUNTS: [&[u8]; 6] = [
+    b"prompt_tokens",
+    b"input_tokens",
+    b"cached_tokens",
+    b"cache_read_input_tokens",
+    b"completion_tokens",
+    b"output_tokens",
+];
+
 /// The key under which all engines report.
 const USAGE: &[u8] = b"\"usage\"";
 
@@ -89,12 +99,11 @@ impl UsageScan {
         else {
             return;
         };
-        let number = |keys: [&[u8]; 2]| keys.into_iter().find_map(|key| number(object, key));
+        let [prompt, input, cached, cache_read, completion, output] = counts(object);
         self.found = Usage {
-            prompt: number([b"\"prompt_tokens\"", b"\"input_tokens\""]).or(self.found.prompt),
-            cached: number([b"\"cached_tokens\"", b"\"cache_read_input_tokens\""])
-                .or(self.found.cached),
-            output: number([b"\"completion_tokens\"", b"\"output_tokens\""]).or(self.found.output),
+            prompt: prompt.or(input).or(self.found.prompt),
+            cached: cached.or(cache_read).or(self.found.cached),
+            output: completion.or(output).or(self.found.output),
         };
     }
 }
@@ -113,11 +122,22 @@ fn last_usage(text: &[u8]) -> Option<usize> {
     memchr::memrchr_iter(QUOTE, text).find(|at| text[*at..].starts_with(USAGE))
 }
 
-/// The number that a key stands for. The keys are looked for as bytes: inside a JSON string their quotes would be
-/// escaped, so nothing that a model writes can be taken for one.
-fn number(object: &[u8], key: &[u8]) -> Option<u64> {
-    let at = memchr::memchr_iter(QUOTE, object).find(|at| object[*at..].starts_with(key))?;
-    let value = after_colon(&object[at + key.len()..])?;
+/// What a usage object says under each of the [`COUNTS`], read in one walk. Its quotes cut it into keys and what follows
+/// them: inside a JSON string they would be escaped, so nothing that a model writes can be taken for a key.
+fn counts(object: &[u8]) -> [Option<u64>; COUNTS.len()] {
+    let mut found = [None; COUNTS.len()];
+    let mut pieces = object.split(|byte| *byte == QUOTE).peekable();
+    while let (Some(key), Some(value)) = (pieces.next(), pieces.peek()) {
+        if let Some(at) = COUNTS.iter().position(|count| *count == key) {
+            found[at] = found[at].or_else(|| number(value));
+        }
+    }
+    found
+}
+
+/// The number behind a key.
+fn number(after_key: &[u8]) -> Option<u64> {
+    let value = after_colon(after_key)?;
     let digits = value
         .iter()
         .position(|byte| !byte.is_ascii_digit())
@@ -188,6 +208,14 @@ mod tests {
                 output: Some(4)
             }
         );
+    }
+
+    #[test]
+    fn of_two_names_for_a_count_the_first_in_the_list_is_believed() {
+        let mut scan = UsageScan::new(false);
+        scan.chunk(br#"{"usage":{"input_tokens":1,"prompt_tokens":2,"output_tokens":3,"completion_tokens":null}}"#);
+        let usage = scan.finish();
+        assert_eq!((usage.prompt, usage.output), (Some(2), Some(3)));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub async fn watch(
         let verdict = ask(&upstream, &plan, &headers)
             .await
             .map(|rtt| fleet.connected(id, rtt));
-        let Some(verdict) = unless_busy(verdict, fleet.last_heard(id), began) else {
+        let Some(verdict) = unless_mute(verdict, fleet.last_heard(id), began) else {
             continue;
         };
         if let Some(change) = fleet.probed(id, verdict) {
@@ -54,6 +54,8 @@ fn report(worker: &str, change: &StateChange) {
 }
 
 enum Failure {
+    /// The probe could not be made, for a reason of our own.
+    Ours(String),
     TimedOut(Seconds),
     Other(String),
 }
@@ -68,6 +70,7 @@ async fn ask(
     let probing = upstream.probe(plan.probe.path.as_deref(), headers, limit);
     let probed = match timeout(limit.to_duration(), probing).await {
         Err(_) | Ok(Err(Loss::ConnectTimeout { .. })) => return Err(Failure::TimedOut(limit)),
+        Ok(Err(loss @ Loss::Exhausted(_))) => return Err(Failure::Ours(loss.to_string())),
         Ok(Err(loss)) => return Err(Failure::Other(loss.to_string())),
         Ok(Ok(probed)) => probed,
     };
@@ -77,8 +80,8 @@ async fn ask(
     Ok(probed.connected_in)
 }
 
-/// `None` when a probe timed out while the worker was sending: that says nothing.
-fn unless_busy(
+/// `None` when a probe timed out while the worker was sending, or could not be made: that says nothing of the worker.
+fn unless_mute(
     verdict: Result<(), Failure>,
     heard: Option<Seconds>,
     began: Seconds,
@@ -86,6 +89,10 @@ fn unless_busy(
     match verdict {
         Ok(()) => Some(Ok(())),
         Err(Failure::Other(cause)) => Some(Err(cause)),
+        Err(Failure::Ours(cause)) => {
+            tracing::warn!(cause, "a worker can't be probed");
+            None
+        }
         Err(Failure::TimedOut(_)) if heard.is_some_and(|at| at >= began) => None,
         Err(Failure::TimedOut(limit)) => Some(Err(format!(
             "no answer to the probe within probe.timeout = {limit}"
@@ -111,19 +118,19 @@ mod tests {
     #[test]
     fn a_probe_that_times_out_while_bytes_come_says_nothing() {
         let timed_out = || Err(Failure::TimedOut(Seconds(2.0)));
-        assert!(unless_busy(timed_out(), Some(Seconds(11.0)), Seconds(10.0)).is_none());
+        assert!(unless_mute(timed_out(), Some(Seconds(11.0)), Seconds(10.0)).is_none());
         assert!(
-            unless_busy(timed_out(), Some(Seconds(9.0)), Seconds(10.0))
+            unless_mute(timed_out(), Some(Seconds(9.0)), Seconds(10.0))
                 .unwrap()
                 .is_err()
         );
         assert!(
-            unless_busy(timed_out(), None, Seconds(10.0))
+            unless_mute(timed_out(), None, Seconds(10.0))
                 .unwrap()
                 .is_err()
         );
         assert!(
-            unless_busy(
+            unless_mute(
                 Err(Failure::Other("reset".into())),
                 Some(Seconds(11.0)),
                 Seconds(10.0)

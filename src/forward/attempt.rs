@@ -28,6 +28,8 @@ use crate::upstream::{Loss, Resend, UpstreamBody};
 pub(super) struct Begin {
     /// Its head, as the worker sent it.
     pub head: response::Parts,
+    /// Whether it is a stream of events.
+    pub streamed: bool,
     /// The first piece of its body, when that was waited for.
     pub first: Option<Bytes>,
     /// The rest of its body.
@@ -40,12 +42,25 @@ pub(super) struct Begin {
 
 /// Why an attempt gave no answer.
 pub(super) enum Failure {
-    /// It can't be sent to this worker.
+    /// It can't be sent, to this worker or to any.
     Unsendable(Fault),
     /// No answer; perhaps somebody else has one.
     Loss(Loss),
     /// A timer fired.
     TimedOut(Fault),
+}
+
+impl From<Loss> for Failure {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            // Nobody else could be reached either.
+            Loss::Exhausted(_) => {
+                let fault = Fault::new(Kind::Overloaded, loss.to_string());
+                Failure::Unsendable(fault.retry_after(Seconds(1.0)))
+            }
+            loss => Failure::Loss(loss),
+        }
+    }
 }
 
 impl Failure {
@@ -115,9 +130,9 @@ impl Forward {
         let draft = Draft::new(errand, worker_plan, &id).map_err(Failure::Unsendable)?;
         let now = self.clock.now();
         exchange.upstream_sent(now);
-        let streamed = errand.facts.streamed;
+        let wanted = errand.facts.streamed;
         let started = exchange.started();
-        let mut deadlines = Deadlines::new(&timeouts, streamed, now, started, errand.deadline);
+        let mut deadlines = Deadlines::new(&timeouts, wanted, now, started, errand.deadline);
         let draft = || draft.request();
         let mut resend = Resend::allowed(tally.may_resend());
         let sent = {
@@ -138,7 +153,8 @@ impl Forward {
                 "101 without an upgrade having been asked for".to_owned(),
             )));
         }
-        if headers::is_event_stream(&head.headers) {
+        let streamed = headers::is_event_stream(&head.headers);
+        if streamed {
             deadlines.streams();
         }
         let built_in = matches!(errand.way, Way::BuiltIn(_));
@@ -152,6 +168,7 @@ impl Forward {
         };
         Ok(Begin {
             head,
+            streamed,
             first,
             body,
             deadlines,
@@ -167,10 +184,10 @@ impl Forward {
         sending: impl Future<Output = Result<T, Loss>>,
     ) -> Result<T, Failure> {
         let Some((due, kind, name, span)) = deadlines.next(None, begun) else {
-            return sending.await.map_err(Failure::Loss);
+            return sending.await.map_err(Failure::from);
         };
         match timeout((due - self.clock.now()).to_duration(), sending).await {
-            Ok(result) => result.map_err(Failure::Loss),
+            Ok(result) => result.map_err(Failure::from),
             Err(_) => {
                 let passed = self.clock.now() - (due - span);
                 let message = format!("no answer began within {name} = {span} ({passed} passed)");

@@ -25,7 +25,7 @@ use super::deadlines::Deadlines;
 use super::judge::Judgement;
 use super::relay::Broken;
 use super::tries::Repeating;
-use super::{Begun, headers, refusal};
+use super::{Begun, refusal};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decide::Outcome;
@@ -94,12 +94,12 @@ impl Flow {
         } = begun;
         let Begin {
             head,
+            streamed,
             first,
             body,
             deadlines,
             judged,
         } = begin;
-        let streamed = headers::is_event_stream(&head.headers);
         let mut flow = Flow {
             clock,
             exchange,

@@ -125,8 +125,7 @@ impl Begun {
         // What is spoken to the client is ours to say (RFC 9110 §2.5): an answer that only ends with its connection, as
         // HTTP/1.0 has it, gets a framing in which a cut can be seen.
         head.version = Version::HTTP_11;
-        let streamed = headers::is_event_stream(&head.headers);
-        headers::answer(&mut head.headers, streamed, exchange, now);
+        headers::answer(&mut head.headers, self.begin.streamed, exchange, now);
     }
 }
 

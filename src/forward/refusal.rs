@@ -2,16 +2,15 @@
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
+use super::headers::X_FOREBAY_REASON;
 use super::relay::{self, Relay};
 use crate::facts::Dialect;
 use crate::fault::{Fault, Kind};
 use crate::observe::Exchange;
 use crate::units::Seconds;
-
-const X_FOREBAY_REASON: HeaderName = HeaderName::from_static("x-forebay-reason");
 
 /// The answer that tells a fault to the client, and closes the exchange with it.
 #[must_use]

@@ -5,7 +5,9 @@
 //! extend it), and between requests the connection may be silent for `limits.idle`. While a request is being answered
 //! there is no deadline here; the line and the relay have theirs. On HTTP/2 only the first head has a deadline of its own:
 //! what comes between later requests may be a ping, so the next head has `limits.idle`. A connection that closes on a client
-//! which still sends an upload lingers for a moment.
+//! which still sends an upload lingers for a moment. A client that does not read its answer is waited for as long as an
+//! idle one: once the socket has taken nothing for `limits.idle`, the connection is cut, so that it can't keep a place on
+//! a worker for ever. (On HTTP/2 a stream that its client keeps from flowing while the connection lives is not seen here.)
 //!
 //! Nor does hyper's HTTP/1 see a client leave while bytes of a next request (a stray line break is enough) lie unread in
 //! its buffer: it reads no further, so neither an end nor a reset reaches it. It does flush whenever it is woken, so a
@@ -147,19 +149,47 @@ pub(super) struct Guarded<IO> {
     looks_ahead: bool,
     pulse: Arc<Pulse>,
     alarm: Alarm,
+    stall: Stall,
     /// When reading on after the last answer ends; set once nothing more is written.
     lingers_until: Option<Seconds>,
 }
 
+/// A socket that takes no bytes because its client does not read.
+#[derive(Debug)]
+struct Stall {
+    clock: Clock,
+    since: Option<Seconds>,
+    alarm: Alarm,
+}
+
+impl Stall {
+    fn new(clock: Clock) -> Self {
+        Stall {
+            clock,
+            since: None,
+            alarm: Alarm::new(clock),
+        }
+    }
+
+    /// A write would wait: fails when it has for longer than this.
+    fn poll(&mut self, cx: &mut Context<'_>, longest: Seconds) -> Poll<io::Error> {
+        let since = *self.since.get_or_insert_with(|| self.clock.now());
+        self.alarm
+            .poll(cx, since + longest)
+            .map(|()| io::ErrorKind::TimedOut.into())
+    }
+}
+
 impl<IO> Guarded<IO> {
     pub(super) fn new(io: IO, pulse: Arc<Pulse>) -> Self {
-        let alarm = Alarm::new(pulse.clock);
+        let clock = pulse.clock;
         Guarded {
             io,
             ahead: BytesMut::new(),
             looks_ahead: false,
             pulse,
-            alarm,
+            alarm: Alarm::new(clock),
+            stall: Stall::new(clock),
             lingers_until: None,
         }
     }
@@ -260,7 +290,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        let this = &mut *self;
+        match Pin::new(&mut this.io).poll_write(cx, buf) {
+            Poll::Pending => this.stall.poll(cx, this.pulse.idle).map(Err),
+            ready => {
+                this.stall.since = None;
+                ready
+            }
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -288,7 +325,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        let this = &mut *self;
+        match Pin::new(&mut this.io).poll_write_vectored(cx, bufs) {
+            Poll::Pending => this.stall.poll(cx, this.pulse.idle).map(Err),
+            ready => {
+                this.stall.since = None;
+                ready
+            }
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -320,6 +364,30 @@ mod tests {
             .enable_time()
             .build()
             .unwrap()
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_cut_and_one_that_reads_slowly_is_not() {
+        runtime().block_on(async {
+            let (mut client, mut server, pulse) = guarded(60.0, 0.1);
+            let _answering = pulse.begin();
+            let writing = async {
+                for _ in 0..4 {
+                    server.write_all(&[7; 1024]).await?;
+                }
+                server.write_all(&[7; 2048]).await
+            };
+            let reading = async {
+                let mut buffer = [0; 1024];
+                for _ in 0..4 {
+                    tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+                    client.read_exact(&mut buffer).await.unwrap();
+                }
+                client
+            };
+            let (written, _client) = tokio::join!(writing, reading);
+            assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        });
     }
 
     #[test]

@@ -19,6 +19,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Request, Response};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -211,68 +212,66 @@ async fn what_is_spoken<IO: AsyncRead + Unpin>(io: &mut Guarded<IO>) -> Spoken {
     spoken
 }
 
-async fn serve_http1<IO>(mut io: Guarded<IO>, seat: Seat, gate: &Gate, mut told: Told)
+async fn serve_http1<IO>(mut io: Guarded<IO>, seat: Seat, gate: &Gate, told: Told)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     io.look_ahead();
     let pulse = seat.pulse.clone();
-    let service = service_fn(move |request| seat.answer(request));
-    let mut connection = pin!(
-        hyper::server::conn::http1::Builder::new()
-            .max_buf_size(gate.limits.header.to_usize().max(LEAST_HEADER))
-            .serve_connection(TokioIo::new(io), service)
-    );
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = told.to(Phase::Draining) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection => ended,
-                () = told.to(Phase::Cut) => return,
-            }
-        }
-    };
-    if let Err(error) = ended {
-        count_refusal(gate, &pulse, &error);
-    }
+    let connection = http1::Builder::new()
+        .max_buf_size(gate.limits.header.to_usize().max(LEAST_HEADER))
+        .serve_connection(
+            TokioIo::new(io),
+            service_fn(move |request| seat.answer(request)),
+        );
+    let ended = drive(connection, http1::Connection::graceful_shutdown, told).await;
+    count_refusal(gate, &pulse, ended);
 }
 
-async fn serve_http2<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, mut told: Told)
+async fn serve_http2<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, told: Told)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pulse = seat.pulse.clone();
     pulse.multiplexes();
-    let service = service_fn(move |request| seat.answer(request));
-    let mut connection = pin!(
-        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(H2_STREAMS)
-            .initial_stream_window_size(H2_STREAM_WINDOW)
-            .initial_connection_window_size(H2_CONNECTION_WINDOW)
-            .max_header_list_size(u32::try_from(gate.limits.header.0).unwrap_or(u32::MAX))
-            .serve_connection(TokioIo::new(io), service)
-    );
-    let ended = tokio::select! {
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(H2_STREAMS)
+        .initial_stream_window_size(H2_STREAM_WINDOW)
+        .initial_connection_window_size(H2_CONNECTION_WINDOW)
+        .max_header_list_size(u32::try_from(gate.limits.header.0).unwrap_or(u32::MAX))
+        .serve_connection(
+            TokioIo::new(io),
+            service_fn(move |request| seat.answer(request)),
+        );
+    let ended = drive(connection, http2::Connection::graceful_shutdown, told).await;
+    count_refusal(gate, &pulse, ended);
+}
+
+/// Runs a connection to its end. Once the gate drains it is told to finish; once it is cut it is left.
+async fn drive<C>(
+    connection: C,
+    finish: impl FnOnce(Pin<&mut C>),
+    mut told: Told,
+) -> hyper::Result<()>
+where
+    C: Future<Output = hyper::Result<()>>,
+{
+    let mut connection = pin!(connection);
+    tokio::select! {
         biased;
-        ended = connection.as_mut() => ended,
-        () = told.to(Phase::Draining) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection => ended,
-                () = told.to(Phase::Cut) => return,
-            }
-        }
-    };
-    if let Err(error) = ended {
-        count_refusal(gate, &pulse, &error);
+        ended = connection.as_mut() => return ended,
+        () = told.to(Phase::Draining) => finish(connection.as_mut()),
+    }
+    tokio::select! {
+        ended = connection => ended,
+        () = told.to(Phase::Cut) => Ok(()),
     }
 }
 
 /// Connections that end before a head was read whole have no request to count, so they are counted here.
-fn count_refusal(gate: &Gate, pulse: &Pulse, error: &hyper::Error) {
+fn count_refusal(gate: &Gate, pulse: &Pulse, ended: hyper::Result<()>) {
+    let Err(error) = ended else { return };
     let cause = match error {
         error if error.is_parse_too_large() => "headers_too_large",
         error if error.is_parse() => "bad_request",

@@ -46,13 +46,7 @@ impl BackgroundService for Care {
     ) {
         let plan = self.app.plan.load_full();
         let opened = async {
-            // Port 0 takes a free one, and only the system knows which.
-            let known = plan
-                .listen
-                .http
-                .iter()
-                .filter(|address| address.port() != 0);
-            for address in known {
+            for address in &plan.listen.http {
                 if timeout(PATIENCE, accepting(*address)).await.is_err() {
                     // Whoever bound it in between has it; Pingora's own task has said so and ended.
                     tracing::error!("{address} can't be listened on; stopping");

@@ -19,6 +19,10 @@ use crate::units::Seconds;
 
 type Body = Full<bytes::Bytes>;
 
+/// Linux' EMFILE and ENFILE: no descriptor is left to the process, or to the system.
+const PROCESS_FULL: i32 = 24;
+const SYSTEM_FULL: i32 = 23;
+
 /// Requests go in here; the connection itself runs in a task of its own.
 pub(super) enum Sender {
     /// One request at a time.
@@ -63,6 +67,9 @@ impl Connector {
                     return Ok(stream);
                 }
             };
+            if matches!(loss, Loss::Exhausted(_)) {
+                return Err(loss);
+            }
             self.addresses.shun(address, self.clock.now());
         }
         Err(loss)
@@ -110,7 +117,10 @@ where
 }
 
 fn refused(error: &io::Error) -> Loss {
-    Loss::Refused(error.to_string())
+    match error.raw_os_error() {
+        Some(PROCESS_FULL | SYSTEM_FULL) => Loss::Exhausted(error.to_string()),
+        _ => Loss::Refused(error.to_string()),
+    }
 }
 
 /// What an error of hyper's means once a request was handed over.

@@ -44,13 +44,18 @@ pub enum Loss {
     Reset(String),
     /// What came back is not HTTP.
     Malformed(String),
+    /// This process may open no more connections. Nothing was sent, and no worker is to blame.
+    Exhausted(String),
 }
 
 impl Loss {
     /// Whether the worker can't have seen the request.
     #[must_use]
     pub fn unsent(&self) -> bool {
-        matches!(self, Loss::Refused(_) | Loss::ConnectTimeout { .. })
+        matches!(
+            self,
+            Loss::Refused(_) | Loss::ConnectTimeout { .. } | Loss::Exhausted(_)
+        )
     }
 
     /// The label of `forebay_attempts_total`.
@@ -61,6 +66,7 @@ impl Loss {
             Loss::ConnectTimeout { .. } => "connect_timeout",
             Loss::Reset(_) => "reset",
             Loss::Malformed(_) => "malformed",
+            Loss::Exhausted(_) => "exhausted",
         }
     }
 }
@@ -77,6 +83,10 @@ impl std::fmt::Display for Loss {
                 write!(f, "the connection broke before an answer began ({cause})")
             }
             Loss::Malformed(cause) => write!(f, "the answer is not HTTP ({cause})"),
+            Loss::Exhausted(cause) => write!(
+                f,
+                "the proxy can open no more connections ({cause}); raise its limit on open files (ulimit -n, LimitNOFILE)"
+            ),
         }
     }
 }

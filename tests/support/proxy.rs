@@ -46,6 +46,8 @@ pub struct Setup {
     probe: Option<String>,
     environment: Vec<(String, String)>,
     deaf: bool,
+    open_files: Option<u32>,
+    any_port: bool,
 }
 
 impl Setup {
@@ -100,6 +102,29 @@ impl Setup {
         self
     }
 
+    /// The system chooses the clients' port, and the log tells it.
+    pub fn any_port(mut self) -> Self {
+        self.any_port = true;
+        self
+    }
+
+    /// It may have so many files open.
+    pub fn open_files(mut self, most: u32) -> Self {
+        self.open_files = Some(most);
+        self
+    }
+
+    fn command(&self) -> Command {
+        let binary = env!("CARGO_BIN_EXE_forebay");
+        let Some(most) = self.open_files else {
+            return Command::new(binary);
+        };
+        let mut command = Command::new("sh");
+        let limited = format!("ulimit -n {most}; exec \"$0\" \"$@\"");
+        command.args(["-c", &limited, binary]);
+        command
+    }
+
     fn toml(&self, client: SocketAddr, admin: SocketAddr) -> String {
         let probe = self
             .probe
@@ -129,14 +154,18 @@ impl Setup {
     pub fn launch(self) -> Proxy {
         let folder = tempfile::tempdir().unwrap();
         let address = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-        let (client, admin) = (address(), address());
+        let (mut client, admin) = (address(), address());
+        if self.any_port {
+            client.set_port(0);
+        }
         let state = folder.path().join("state");
         let toml = self
             .toml(client, admin)
             .replacen("\"state\"", &format!("{state:?}"), 1);
         let file = folder.path().join("forebay.toml");
         std::fs::write(&file, toml).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        let mut child = self
+            .command()
             .args(["serve", "--config"])
             .arg(&file)
             .env("FOREBAY_ADMIN_TOKEN", TOKEN)
@@ -146,7 +175,7 @@ impl Setup {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let proxy = Proxy {
+        let mut proxy = Proxy {
             client,
             admin,
             stdout: lines_of(child.stdout.take().unwrap()),
@@ -170,8 +199,18 @@ impl Setup {
             "the proxy did not come up:\n{}",
             proxy.stderr()
         );
+        if self.any_port {
+            proxy.client = told_address(&proxy.stderr());
+        }
         proxy
     }
+}
+
+/// Where a log says that clients are listened to.
+#[track_caller]
+fn told_address(log: &str) -> SocketAddr {
+    let (_, after) = log.split_once("listening for clients on ").unwrap();
+    after.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 /// Collects lines as they come, on a thread that ends with the pipe.

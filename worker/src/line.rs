@@ -15,7 +15,7 @@ pub use validate::Named;
 
 use crate::fault::{Fault, Kind};
 use crate::runner::Runner;
-use crate::tensor::{Elements, Signature, Tensor};
+use crate::tensor::{Elements, Signature, Tensor, volume};
 use crate::units::{ModelName, Seconds};
 
 /// A model that is loaded and answers.
@@ -176,13 +176,17 @@ fn finite(output: Named) -> Result<Named, Fault> {
 
 /// A tensor from what a client sent, if its shape and its number of elements agree.
 pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, Fault> {
+    let misfit =
+        |expected: String| Fault::bad(format!("input `{name}` has shape {shape:?}; {expected}"));
     let sizes: Result<Vec<usize>, _> = shape.iter().map(|&size| usize::try_from(size)).collect();
+    let sizes = sizes.map_err(|_| misfit("expected sizes of at least 1".into()))?;
     let count = elements.len();
-    let tensor = sizes.ok().and_then(|sizes| Tensor::new(sizes, elements));
-    tensor.ok_or_else(|| {
-        let problem = format!("input `{name}`: {count} elements don't fill the shape {shape:?}");
-        Fault::bad(problem)
-    })
+    let Some(volume) = volume(&sizes) else {
+        let beyond = format!("expected as many elements as `data` holds, which is {count}");
+        return Err(misfit(beyond));
+    };
+    let unequal = || misfit(format!("expected {volume} elements in `data`, not {count}"));
+    Tensor::new(sizes, elements).ok_or_else(unequal)
 }
 
 #[cfg(test)]

@@ -19,6 +19,10 @@ pub fn origin(value: Value<'_>) -> Option<Origin> {
     };
     match parse(&text) {
         Ok(origin) => return Some(origin),
+        Err(Flaw::Version(shorter)) => value.refuse_for(
+            "requests bring their own /v1: together that is /v1/v1",
+            format!("write: url = \"{shorter}\""),
+        ),
         Err(Flaw::User) => value.refuse_for(
             "a URL with a user or password is not used",
             "write the URL without them, and the worker's key as key = { env = \"NAME\" }",
@@ -49,6 +53,8 @@ pub fn metrics(value: Value<'_>) -> Option<Origin> {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Flaw {
+    /// It ends in `/v1`; the URL without that.
+    Version(String),
     User,
     Query,
     Tls,
@@ -74,6 +80,9 @@ fn parse(text: &str) -> Result<Origin, Flaw> {
         .host()
         .filter(|host| !host.is_empty())
         .ok_or(Flaw::Malformed)?;
+    if let Some(shorter) = text.trim_end_matches('/').strip_suffix("/v1") {
+        return Err(Flaw::Version(shorter.to_owned()));
+    }
     let port = port(&uri, host)?;
     let authority = match port {
         DEFAULT_PORT => host.to_owned(),
@@ -130,6 +139,9 @@ mod tests {
     fn what_is_no_origin_is_named() {
         let flaw = |text| parse(text).unwrap_err();
         assert_eq!(flaw("https://gpu.lan"), Flaw::Tls);
+        let shorter = || Flaw::Version("http://gpu.lan:8000/a".to_owned());
+        assert_eq!(flaw("http://gpu.lan:8000/a/v1/"), shorter());
+        assert_eq!(flaw("http://gpu.lan:8000/a/v1"), shorter());
         assert_eq!(flaw("gpu.lan:8000"), Flaw::Scheme);
         assert_eq!(flaw("ftp://gpu.lan"), Flaw::Scheme);
         assert_eq!(flaw("http://me:pw@gpu.lan"), Flaw::User);

@@ -70,6 +70,13 @@ fn from_file(path: &Value<'_>) -> Option<String> {
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(LARGEST).read_to_string(&mut text)?;
+    let read = File::open(path)?
+        .take(LARGEST + 1)
+        .read_to_string(&mut text)?;
+    if read as u64 > LARGEST {
+        return Err(io::Error::other(
+            "it is larger than 64 KiB, which no key is",
+        ));
+    }
     Ok(text)
 }

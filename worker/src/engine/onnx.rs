@@ -3,6 +3,11 @@
 //! Spinning is off: workers are expected to share a machine, where a pool that spins takes from its neighbour what it
 //! does not use. Memory patterns are off because shapes change with every batch. Inputs are lent to the library, not
 //! copied; outputs are copied out once, as they outlive the session's buffers.
+//!
+//! A node that fails on the inputs it got is the request's fault, so that a proxy in front does not take a sequence that
+//! is too long for an ill machine. The library reports an index out of a table's range as an invalid argument, but sizes
+//! that don't go together as a plain failure, which is also how it reports that memory ran out; only the words differ.
+//! The price: a graph that fails on everything answers 400.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -58,7 +63,9 @@ impl Engine for Onnx {
                 selector.with(*name)
             });
         let options = RunOptions::new().map_err(fault)?.with_outputs(selector);
-        let outputs = session.run_with_options(values, &options).map_err(fault)?;
+        let outputs = session
+            .run_with_options(values, &options)
+            .map_err(|error| misfit(&error, &signature.inputs, inputs))?;
         names
             .iter()
             .map(|&name| match outputs.get(name) {
@@ -192,12 +199,30 @@ fn take(name: &str, value: &DynValue) -> Result<Tensor, Fault> {
         .ok_or_else(|| failed(format!("output `{name}` has an impossible shape")))
 }
 
-/// An index out of a table's range, an odd reshape and the like come back as an invalid argument: the request's fault.
-fn fault(error: ort::Error) -> Fault {
+/// Why a graph did not run: what the request brought, unless the machine was the cause.
+fn misfit(error: &ort::Error, specs: &[TensorSpec], inputs: &[Tensor]) -> Fault {
+    let message = error.message();
+    let starved = ["allocate memory", "bad_alloc"]
+        .iter()
+        .any(|words| message.contains(words));
     match error.code() {
-        ErrorCode::InvalidArgument => Fault::bad(error.message()),
-        _ => failed(error.message()),
+        ErrorCode::InvalidArgument | ErrorCode::GenericFailure | ErrorCode::RuntimeException
+            if !starved =>
+        {
+            let came: Vec<String> = specs
+                .iter()
+                .zip(inputs)
+                .map(|(spec, tensor)| format!("`{}` {:?}", spec.name, tensor.shape()))
+                .collect();
+            let came = came.join(", ");
+            Fault::bad(format!("the model can't take {came}: {message}"))
+        }
+        _ => failed(message),
     }
+}
+
+fn fault(error: ort::Error) -> Fault {
+    failed(error.message())
 }
 
 fn failed(message: impl Into<String>) -> Fault {

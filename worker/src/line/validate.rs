@@ -2,6 +2,10 @@
 //!
 //! One place for all front doors: names, element types, ranks, fixed sizes, and axes of one name being of one size.
 //! Everything refused here names the tensor, what came and what was expected.
+//!
+//! An axis of size 0 is refused unless the graph itself fixes it at 0. Most graphs fail on it somewhere inside, which
+//! looks like an ill worker from outside, and an answer to nothing helps nobody. The price: a decoder that wants an
+//! empty cache with its first token can't be given one.
 
 use std::collections::BTreeMap;
 
@@ -115,6 +119,7 @@ fn check<'a>(
     for (axis, &size) in spec.axes.iter().zip(shape) {
         match axis {
             Axis::Fixed(fixed) if *fixed != size => return Err(misfit("")),
+            Axis::Free(_) if size == 0 => return Err(misfit(", where -1 is at least 1")),
             Axis::Free(symbol) if !symbol.is_empty() => {
                 let agreed = *sizes.entry(symbol).or_insert(size);
                 if agreed != size {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::models::{put_embedding, put_log, put_plus, put_slow, put_types, slow_request};
+use crate::support::models::{
+    put_embedding, put_log, put_plus, put_positions, put_slow, put_types, slow_request,
+};
 use crate::support::{Answer, Worker, wire};
 
 fn plus() -> (tempfile::TempDir, Worker) {
@@ -134,14 +136,18 @@ fn shapes_types_and_data_that_do_not_fit_are_400_never_500() {
     };
     expect_400(vec![
         (first("shape", json!([2, 3])), "`a`"),
-        (first("shape", json!([-1, 2])), "`a`"),
+        (first("shape", json!([-1, 2])), "`a` has shape [-1, 2]"),
+        (first("shape", json!([])), "`a` has shape []"),
         (first("shape", json!([4])), "[4]"),
         (first("shape", json!([1, 4])), "[1, 4]"),
         (first("shape", json!([1_u64 << 62, 4])), "`a`"),
         (first("shape", json!("2,2")), "can't be read"),
         (without("shape"), "shape"),
         (without("data"), "data"),
-        (first("data", json!([1, 2, 3])), "3 elements"),
+        (
+            first("data", json!([1, 2, 3])),
+            "expected 4 elements in `data`, not 3",
+        ),
         (first("data", json!(["1", "2", "3", "4"])), "strings"),
         (first("data", json!([1, 2, 3, null])), "can't be read"),
         (first("datatype", json!("FP64")), "takes FP32"),
@@ -193,6 +199,130 @@ fn names_that_do_not_fit_and_rubbish_are_400_never_500() {
         let answer = worker.post("/v2/models/plus/infer", rubbish);
         assert_eq!(answer.status, 400, "{answer:?}");
     }
+}
+
+#[test]
+fn an_axis_of_nothing_is_400_with_the_tensor_its_shape_and_what_is_expected() {
+    let models = tempfile::tempdir().unwrap();
+    put_embedding(models.path(), "tiny", "");
+    put_positions(models.path());
+    let worker = Worker::start(models.path());
+    for shape in [json!([0, 0]), json!([0, 2]), json!([2, 0])] {
+        let input =
+            |name: &str| json!({"name": name, "shape": shape, "datatype": "INT64", "data": []});
+        let names = ["input_ids", "attention_mask", "token_type_ids"];
+        let tokens = infer(&worker, "tiny", &json!({"inputs": names.map(input)}));
+        let x = json!({"name": "x", "shape": shape, "datatype": "FP32", "data": []});
+        let floats = infer(&worker, "positions", &json!({"inputs": [x]}));
+        for (answer, name) in [(tokens, "input_ids"), (floats, "x")] {
+            assert_eq!(answer.status, 400, "{answer:?}");
+            let said = answer.json()["error"].as_str().unwrap().to_owned();
+            let shape = shape.to_string().replace(',', ", ");
+            let expected = format!(
+                "input `{name}` has shape {shape}; the model takes [-1, -1], where -1 is at least 1"
+            );
+            assert_eq!(said, expected);
+        }
+    }
+}
+
+#[test]
+fn a_size_that_only_the_graph_knows_to_be_wrong_is_400_with_all_shapes() {
+    let models = tempfile::tempdir().unwrap();
+    put_positions(models.path());
+    let worker = Worker::start(models.path());
+    let x = |data: Value| json!({"inputs": [{"name": "x", "shape": [1, data.as_array().unwrap().len()], "datatype": "FP32", "data": data}]});
+    let fits = infer(&worker, "positions", &x(json!([1, 1, 1]))).json();
+    assert_eq!(fits["outputs"][0]["data"], json!([1.0, 1.5, 2.0]));
+    let longer = infer(&worker, "positions", &x(json!([1, 1, 1, 1])));
+    assert_eq!(longer.status, 400, "{longer:?}");
+    assert!(longer.body.contains("can't take `x` [1, 4]"), "{longer:?}");
+}
+
+#[test]
+fn memory_that_runs_out_is_500_not_the_requests_fault() {
+    let models = tempfile::tempdir().unwrap();
+    put_slow(models.path());
+    let worker = Worker::start(models.path());
+    let answer = worker.post("/v2/models/slow/infer", &slow_request(100_000_000));
+    assert_eq!(answer.status, 500, "{answer:?}");
+}
+
+/// Shapes, types and data that a careless client may send, in every combination.
+#[test]
+fn no_input_however_odd_is_an_internal_error() {
+    let (_models, worker) = plus();
+    let shapes = [
+        json!([2, 2]),
+        json!([0, 0]),
+        json!([-1, 2]),
+        json!([i64::MAX, 2]),
+        json!([u64::MAX]),
+        json!([1_u64 << 32, 1_u64 << 32]),
+        json!([2.0, 2]),
+        json!([[2, 2]]),
+        json!(vec![1; 200]),
+        json!(null),
+    ];
+    let datatypes = [
+        json!("FP32"),
+        json!("INT64"),
+        json!("BF16"),
+        json!("fp32"),
+        json!(32),
+    ];
+    let data = [
+        json!([[1, 2], [3, 4]]),
+        json!([1.5, 2, 3, 4]),
+        json!([[[1], 2], 3, [[[4]]]]),
+        json!([]),
+        json!([[], []]),
+        json!([1, true, "x", 1.5]),
+        json!([1e300, -1e300, 0, 0]),
+        json!({"0": 1}),
+        json!("1,2,3,4"),
+        json!(null),
+    ];
+    let mut good = 0;
+    for shape in &shapes {
+        for datatype in &datatypes {
+            for data in &data {
+                let input = |name: &str| json!({"name": name, "shape": shape, "datatype": datatype, "data": data});
+                let request = json!({"inputs": [input("a"), input("b")]});
+                let answer = infer(&worker, "plus", &request);
+                assert!(
+                    matches!(answer.status, 200 | 400),
+                    "{request} gave {answer:?}"
+                );
+                good += usize::from(answer.status == 200);
+            }
+        }
+    }
+    // The first shape and type with each of the first three.
+    assert_eq!(good, 3);
+    for inputs in [
+        json!([]),
+        json!([null]),
+        json!([{}]),
+        json!({}),
+        json!(null),
+    ] {
+        let answer = infer(&worker, "plus", &json!({"inputs": inputs}));
+        assert_eq!(answer.status, 400, "{answer:?}");
+    }
+    let thrice = changed(|r| {
+        let first = r["inputs"][0].clone();
+        r["inputs"]
+            .as_array_mut()
+            .unwrap()
+            .extend([first.clone(), first]);
+    });
+    let answer = infer(&worker, "plus", &thrice);
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(
+        answer.body.contains("`a` is unknown or given twice"),
+        "{answer:?}"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Output;
 use std::time::Duration;
 
-use crate::support::models::{put_plus, put_slow, slow_request};
+use crate::support::models::{put_plus, put_slow, put_slow_to_load, slow_request};
 use crate::support::{Worker, command, library};
 
 fn run(arguments: &[&str]) -> (Option<i32>, String) {
@@ -125,6 +125,31 @@ fn an_echo_needs_no_library() {
     let body = r#"{"inputs":[{"name":"input","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
     let answer = worker.post("/v2/models/echo/infer", body);
     assert!(answer.body.contains("[1.0,2.0]"), "{answer:?}");
+}
+
+#[test]
+fn while_models_load_it_lives_is_not_ready_and_says_when_to_come_back() {
+    let models = tempfile::tempdir().unwrap();
+    put_slow_to_load(models.path());
+    put_plus(models.path());
+    let mut worker = Worker::loading(models.path());
+    assert_eq!(worker.get("/v2/health/live").status, 200);
+    let answers = [
+        worker.get("/health"),
+        worker.get("/v2/health/ready"),
+        worker.get("/v2/models/plus/ready"),
+        worker.get("/v1/models"),
+        worker.post("/v2/models/plus/infer", "{}"),
+        worker.post("/v1/embeddings", r#"{"model":"plus","input":"x"}"#),
+    ];
+    for answer in answers {
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert!(answer.head.contains("retry-after: 1\r\n"), "{answer:?}");
+        assert!(answer.body.contains("still loading"), "{answer:?}");
+    }
+    let (code, took) = worker.stop();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(5), "took {took:?}");
 }
 
 /// A worker that is in the middle of a request of a second or so.

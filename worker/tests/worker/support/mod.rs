@@ -58,13 +58,18 @@ pub struct Worker {
 impl Worker {
     /// Starts on a free port and waits until all models answer.
     pub fn start(models: &Path) -> Worker {
+        let mut worker = Worker::loading(models);
+        worker.wait_for_line("ready");
+        worker
+    }
+
+    /// Starts on a free port and waits only until it listens.
+    pub fn loading(models: &Path) -> Worker {
         let library = library();
         let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
         serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
         serve.args(["--onnxruntime", library.to_str().unwrap()]);
-        let mut worker = Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"));
-        worker.wait_for_line("ready");
-        worker
+        Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"))
     }
 
     /// Starts this command and waits until it listens.

@@ -113,6 +113,35 @@ pub fn put_slow(models: &Path) {
     put(models, "slow", graph);
 }
 
+/// `y` = `x` plus one of three positions each: fails on a longer `x`, though its axis takes any size.
+pub fn put_positions(models: &Path) {
+    let graph = Graph::default()
+        .floats("positions", &[3], &[0.0, 0.5, 1.0])
+        .node("Add", &["x", "positions"], &["y"])
+        .input("x", Type::Float, &["batch", "sequence"])
+        .output("y", Type::Float, &["batch", "sequence"]);
+    put(models, "positions", graph);
+}
+
+/// Multiplies matrices before it can answer anything: what does not depend on the input is computed while loading,
+/// which takes minutes here.
+pub fn put_slow_to_load(models: &Path) {
+    let mut graph =
+        Graph::default()
+            .whole("n", &[2], &[4000, 4000])
+            .node("ConstantOfShape", &["n"], &["m0"]);
+    for step in 0..60 {
+        let (before, after) = (format!("m{step}"), format!("m{}", step + 1));
+        graph = graph.node("MatMul", &[&before, "m0"], &[&after]);
+    }
+    let graph = graph
+        .node_with("ReduceMean", &["m60"], &["mean"], &[("keepdims", 0)])
+        .node("Add", &["x", "mean"], &["y"])
+        .input("x", Type::Float, &["n"])
+        .output("y", Type::Float, &["n"]);
+    put(models, "late", graph);
+}
+
 /// A request for the slow model.
 pub fn slow_request(n: usize) -> String {
     format!(r#"{{"inputs":[{{"name":"n","shape":[1],"datatype":"INT64","data":[{n}]}}]}}"#)

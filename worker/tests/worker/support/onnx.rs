@@ -97,6 +97,15 @@ impl Graph {
         self.constant(name, shape, Type::Float, &raw)
     }
 
+    /// A constant of whole numbers.
+    pub fn whole(self, name: &str, shape: &[u64], values: &[i64]) -> Graph {
+        let raw: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        self.constant(name, shape, Type::Int64, &raw)
+    }
+
     fn constant(self, name: &str, shape: &[u64], kind: Type, raw: &[u8]) -> Graph {
         let mut tensor = Message::default();
         for size in shape {
