@@ -150,6 +150,11 @@ fn a_failed_answer_goes_to_another_worker_and_the_last_one_to_the_client() {
     let cause = [("cause", "5xx")];
     let retried = || proxy.metric("forebay_retries_total", &cause) as usize;
     assert_eq!(retried(), failed);
+    let attempts = [("worker", "a"), ("outcome", "5xx")];
+    assert_eq!(
+        proxy.metric("forebay_attempts_total", &attempts) as usize,
+        failed
+    );
 
     let odd = Canned::ok("all is lost").status(507).header("X-Odd", "1");
     for engine in &engines {
@@ -169,6 +174,29 @@ fn a_failed_answer_goes_to_another_worker_and_the_last_one_to_the_client() {
     );
     assert_eq!(line["worker"], answer.header("x-forebay-worker").unwrap());
     assert_eq!(retried(), failed + 2);
+}
+
+#[test]
+fn only_what_the_operator_names_is_repeated() {
+    let engines = start::<2>();
+    let mut setup = Proxy::setup()
+        .section("[routing]\npolicy = \"round_robin\"\nretries = { on = [\"5xx\"] }")
+        .probe("interval = \"60s\"\nrise = 1");
+    for (name, engine) in NAMES.iter().zip(&engines) {
+        setup = setup.worker(name, engine);
+    }
+    let proxy = setup.start();
+    for (failure, status) in [
+        (Failure::ResetAfterRequest, 502),
+        (Failure::Busy(1), 429),
+        (Failure::Status(500), 500),
+    ] {
+        fail(&engines, &failure);
+        let before = count(&engines);
+        assert_eq!(proxy.chat(&chat("x")).status, status);
+        let repeats = usize::from(status == 500);
+        assert_eq!(count(&engines), before + 1 + repeats, "{failure:?}");
+    }
 }
 
 #[test]
@@ -214,10 +242,9 @@ fn repeats_of_failed_requests_are_bounded_by_a_fifth_of_those_that_live() {
             client
         })
         .collect();
-    // Half of them fail at once; of those ten at most are sent to the worker that hangs, the others get their 500.
-    expect_soon("all were sent", || count(&engines) >= 50 + 3);
-    expect_soon("the others were answered", || {
-        proxy.log().len() + engines[1].load().0 >= 50 || proxy.log().len() >= 15
+    // Those that fail at once: ten at most are sent to the worker that hangs, the others get their 500.
+    expect_soon("each hangs or has its answer", || {
+        proxy.log().len() + engines[1].count() == 50
     });
     let repeats = count(&engines) - 50;
     assert!((3..=10).contains(&repeats), "{repeats}");
@@ -270,6 +297,9 @@ fn a_request_that_met_a_busy_worker_waits_in_line_for_another() {
         expect_soon("it stands in line", || {
             proxy.metric("forebay_queue_depth", &[]) == 1.0
         });
+        // The busy one's answer is kept, its place is not.
+        let inflight = [("worker", "busy")];
+        assert_eq!(proxy.metric("forebay_inflight", &inflight), 0.0);
         drop(held);
         let answer = waiting.join().unwrap();
         assert_eq!(answer.status, 200);
