@@ -54,10 +54,12 @@ impl Bench {
             ask: Ask {
                 model: Some(model.clone()),
                 only: None,
+                path: None,
                 work: Work::Generate,
                 prompt: Tokens(700.0),
                 max_tokens: Some(256),
                 streamed: true,
+                deadline: None,
             },
             now: Seconds::ZERO,
             held: VecDeque::new(),

@@ -4,6 +4,8 @@
 //! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, upgrades
 //! that this version does not carry.
 
+mod limit;
+
 use std::sync::Arc;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
@@ -16,6 +18,7 @@ use crate::facts::{self, BuiltIn, Inference, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{ModelName, Tokens};
+pub use limit::{Limit, deadline};
 
 /// The length of the JSON part of a KServe request with binary tensors.
 const KSERVE_HEADER_LENGTH: &str = "inference-header-content-length";

@@ -23,10 +23,10 @@ use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
 use crate::forward::relay::{self, Relay};
 use crate::forward::{Begun, Errand, Forward, refusal};
-use crate::inspect::{self, Client, Way};
+use crate::inspect::{self, Client, Limit, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue;
-use crate::units::ModelName;
+use crate::units::{ModelName, Seconds};
 use crate::upstream::Upstream;
 
 const X_REQUEST_ID: &str = "x-request-id";
@@ -109,6 +109,7 @@ where
         return Ok(Answer::Own(own)); // 200, and 403 404 503 of our own
     }
 
+    let deadline = inspect::deadline(&head.headers)?; // 400
     let began = app.clock.now();
     let held = app.intake.read(body).await?; // 400 408 413 503
     exchange.body_read(app.clock.now() - began);
@@ -120,11 +121,12 @@ where
         exchange.set_model(model);
     }
 
-    let ask = ask(&facts, &way);
+    let left = deadline.map(|span| exchange.started() + span - app.clock.now());
+    let ask = ask(&facts, &way, left);
     let began = app.clock.now();
     let turn = queue::turn(&app.fleet, &ask, app.clock);
-    let total = way.timeouts(&plan).total;
-    let (lease, waited) = queue::within(total, exchange.started(), app.clock, turn).await?; // 404 429 503 504
+    let limit = Limit::of(way.timeouts(&plan).total, deadline);
+    let (lease, waited) = queue::within(limit, exchange.started(), app.clock, turn).await?; // 404 429 503 504
     exchange.queued(waited);
     exchange.routed(app.clock.now() - began - waited);
 
@@ -134,6 +136,7 @@ where
         facts: &facts,
         way: &way,
         ask: &ask,
+        deadline,
         plan: &plan,
         client,
     };
@@ -142,14 +145,15 @@ where
     Ok(Answer::Begun(Box::new(begun)))
 }
 
-fn ask(facts: &RequestFacts, way: &Way<'_>) -> Ask {
-    let only = match way {
-        Way::Route(route) => Some(route.workers.clone()),
-        Way::BuiltIn(_) => None,
+fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>) -> Ask {
+    let (only, path) = match way {
+        Way::Route(route) => (Some(route.workers.clone()), None),
+        Way::BuiltIn(built_in) => (None, Some(built_in.route())),
     };
     Ask {
         model: facts.model.clone(),
         only,
+        path,
         work: if facts.generates {
             Work::Generate
         } else {
@@ -158,6 +162,7 @@ fn ask(facts: &RequestFacts, way: &Way<'_>) -> Ask {
         prompt: facts.prompt,
         max_tokens: facts.max_tokens,
         streamed: facts.streamed,
+        deadline,
     }
 }
 

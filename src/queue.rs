@@ -12,10 +12,15 @@ use crate::clock::Clock;
 use crate::decide::{Ask, NoChoice, Ticket};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease, Turn};
+use crate::inspect::Limit;
 use crate::units::{Seconds, WorkerId};
 
 /// The longest a request waits in line.
 const LONGEST_WAIT: Seconds = Seconds(30.0);
+
+/// The longest that a request which failed already waits for a worker that is out for errors: its probes may pass within
+/// that time, and its client has been patient.
+const LONGEST_RETRY_WAIT: Seconds = Seconds(5.0);
 
 /// When to come back after a full queue: the drain rate is not measured yet, so this is the least honest wait.
 const COME_BACK: Seconds = Seconds(1.0);
@@ -30,7 +35,7 @@ const LONGEST_NAME: usize = 256;
 /// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`.
 pub async fn turn(fleet: &Arc<Fleet>, ask: &Ask, clock: Clock) -> Result<(Lease, Seconds), Fault> {
     match fleet.reserve(ask, &[]) {
-        Err(NoChoice::Busy) => {
+        Err(NoChoice::Busy | NoChoice::Away) => {
             let began = clock.now();
             let lease = in_line(fleet, ask, &[], LONGEST_WAIT).await?;
             Ok((lease, clock.now() - began))
@@ -52,27 +57,28 @@ pub async fn another_turn(
 ) -> Result<Lease, Fault> {
     match fleet.reserve(ask, tried) {
         Err(NoChoice::Busy) => in_line(fleet, ask, tried, LONGEST_WAIT).await,
+        Err(NoChoice::Away) => in_line(fleet, ask, tried, LONGEST_RETRY_WAIT).await,
         turn => turn.map_err(|why| refusal(ask, why)),
     }
 }
 
-/// A wait that ends at the latest when a request's total time is over.
+/// A wait that ends at the latest when a request's time is over.
 ///
 /// # Errors
 /// Those of the wait, and `deadline`.
 pub async fn within<T>(
-    total: Option<Seconds>,
+    limit: Option<Limit>,
     started: Seconds,
     clock: Clock,
     waiting: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
-    let Some(total) = total else {
+    let Some(Limit { span, name }) = limit else {
         return waiting.await;
     };
-    let left = started + total - clock.now();
+    let left = started + span - clock.now();
     let over = |_| {
         let passed = clock.now() - started;
-        let message = format!("still in line after timeouts.total = {total} ({passed} passed)");
+        let message = format!("still in line after {name} = {span} ({passed} passed)");
         Err(Fault::new(Kind::Deadline, message))
     };
     timeout(left.to_duration(), waiting)
@@ -132,7 +138,7 @@ fn refusal(ask: &Ask, why: NoChoice) -> Fault {
             )
             .param("model")
         }
-        NoChoice::Down | NoChoice::Busy => {
+        NoChoice::Down | NoChoice::Busy | NoChoice::Away => {
             let message = format!("no worker that serves {model} is up");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))
         }
@@ -167,10 +173,12 @@ mod tests {
         Ask {
             model: Some(ModelName::new(model)),
             only: None,
+            path: None,
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
             streamed: false,
+            deadline: None,
         }
     }
 

@@ -212,6 +212,22 @@ fn a_body_that_stops_coming_is_408() {
     assert_eq!(worker.count(), 0);
 }
 
+#[test]
+fn a_connect_that_hangs_everywhere_is_told_with_its_value_and_the_time_passed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let proxy = Proxy::setup()
+        .worker_at("deaf", &url, "engine = \"generic\"")
+        .section("[timeouts]\nconnect = \"300ms\"")
+        .probe("interval = \"1h\"\nrise = 1")
+        .start();
+    let _deaf = Deaf::new(listener);
+    let error = openai_error(&proxy.chat(&chat("x")), 502, "worker_failed");
+    let message = message(&error);
+    assert!(message.contains("timeouts.connect = 300ms (3"), "{message}");
+    assert!(message.contains("passed)"), "{message}");
+}
+
 /// A listener that accepts nothing and whose backlog is full: the kernel leaves further connects hanging.
 struct Deaf {
     _listener: TcpListener,

@@ -126,7 +126,9 @@ fn p01_no_request_fails_over_twelve_kills_under_load() {
         .worker("a", &engines[0])
         .worker("b", &engines[1])
         // Uses a worker that came back at once, whatever was learned of the two meanwhile.
-        .section("[routing]\npolicy = \"least_inflight\"")
+        .section(
+            "[routing]\npolicy = \"least_inflight\"\n[eject]\nfirst = \"50ms\"\nmax = \"50ms\"",
+        )
         .start();
     let load = Load::default();
     std::thread::scope(|scope| {

@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub use plan::Plan;
 pub use problem::{Problem, Problems};
-pub use typed::Env;
+pub use typed::{Env, quantity};
 pub use words::Choice;
 
 /// Reads a file into a plan.

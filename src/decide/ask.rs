@@ -64,6 +64,8 @@ pub struct Ask {
     pub model: Option<ModelName>,
     /// The workers its route allows; all when absent.
     pub only: Option<Arc<[WorkerId]>>,
+    /// The built-in path that it was sent to; workers known not to serve it come last.
+    pub path: Option<&'static str>,
     /// What kind of work it is.
     pub work: Work,
     /// The estimated length of its prompt.
@@ -72,6 +74,8 @@ pub struct Ask {
     pub max_tokens: Option<u32>,
     /// Whether the answer comes token by token.
     pub streamed: bool,
+    /// How long the client still waits.
+    pub deadline: Option<Seconds>,
 }
 
 /// A worker was picked, and a place on it booked.
@@ -97,8 +101,10 @@ pub enum NoChoice {
     },
     /// The model is known, but everyone who serves it is down or was tried.
     Down,
-    /// Everyone who could serve it is at its cap, or is ejected and will be back: stand in line.
+    /// Everyone who could serve it is at its cap: stand in line.
     Busy,
+    /// Everyone who could serve it is out for errors and comes back: stand in line, if that may last.
+    Away,
 }
 
 /// How a request ended. `Failed` and `Refused` speak against the worker; the others don't.

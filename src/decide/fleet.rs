@@ -107,6 +107,11 @@ impl FleetState {
             .collect()
     }
 
+    /// A worker answered that it does not know the path of this request: others are asked first from now on.
+    pub fn unsupported(&mut self, worker: WorkerId, ask: &Ask, now: Seconds) {
+        self.roster.unsupported(worker, ask, now);
+    }
+
     /// Output tokens of streamed answers passed, those after an answer's first. Called several times a second, for all
     /// of a worker's streams together or for each.
     pub fn tokens(&mut self, worker: WorkerId, count: f64, now: Seconds) {
@@ -165,7 +170,7 @@ impl FleetState {
                 continue;
             };
             let result = self.roster.choose(ask, tried, now, rng);
-            if matches!(result, Err(NoChoice::Busy)) {
+            if matches!(result, Err(NoChoice::Busy | NoChoice::Away)) {
                 continue;
             }
             heads.extend(self.line.leave(ticket));
@@ -245,10 +250,12 @@ mod tests {
         Ask {
             model: None,
             only: None,
+            path: None,
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
             streamed: false,
+            deadline: None,
         }
     }
 

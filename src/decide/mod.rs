@@ -7,11 +7,11 @@
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
-//!   `slow_start` when it comes back; `standing` says who may be considered; `outage` says when an outage begins and `hazard` how long a machine is
-//!   expected to go without one;
+//!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
+//!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
-//! - `queue` holds those for whom no slot is free.
+//! - `queue` holds those for whom no slot is free; `retry` says who is sent again.
 //!
 //! Guaranteed: the same events with the same seed give the same choices, bit for bit (no hash order decides anything);
 //! no input panics; every booking is counted once, however its request ends.
@@ -31,11 +31,13 @@ mod machine;
 mod outage;
 mod pick;
 mod queue;
+mod retry;
 mod roster;
 mod slow_start;
 mod speed;
 mod standing;
 mod traffic;
+mod unsupported;
 mod view;
 mod worker;
 
@@ -48,5 +50,6 @@ pub use health::State;
 pub use line_fit::Line;
 pub use pick::Policy;
 pub use queue::{LineFull, MOST_WAITING, Ticket};
+pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use standing::AllDown;
 pub use view::{Learned, WorkerView};

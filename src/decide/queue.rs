@@ -38,6 +38,7 @@ pub(super) struct Waiter {
 struct Lane {
     model: Option<ModelName>,
     only: Option<Arc<[WorkerId]>>,
+    path: Option<&'static str>,
     tried: Vec<WorkerId>,
 }
 
@@ -54,6 +55,7 @@ impl Waiter {
         Lane {
             model: self.ask.model.clone(),
             only: self.ask.only.clone(),
+            path: self.ask.path,
             tried: self.tried.clone(),
         }
     }
@@ -132,10 +134,12 @@ mod tests {
         let ask = Ask {
             model: Some(ModelName::new(model)),
             only: only.map(|id| [id].into()),
+            path: None,
             work: Work::Embed,
             prompt: Tokens(1.0),
             max_tokens: None,
             streamed: false,
+            deadline: None,
         };
         Waiter {
             ask,

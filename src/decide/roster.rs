@@ -14,6 +14,7 @@ use super::machine::Machine;
 use super::pick::Candidate;
 use super::standing::{AllDown, Standing};
 use super::traffic::{RunningMean, Traffic};
+use super::unsupported::Unsupported;
 use super::worker::{Worker, believable};
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
@@ -31,6 +32,7 @@ pub(super) struct Roster {
     models: Vec<Model>,
     rules: Rules,
     traffic: Traffic,
+    unsupported: Unsupported,
     booked: u64,
     /// Scratch space, kept so that a choice allocates nothing.
     candidates: Vec<Candidate>,
@@ -64,6 +66,7 @@ impl Roster {
             workers,
             rules,
             traffic: Traffic::new(),
+            unsupported: Unsupported::default(),
             booked: 0,
             candidates,
         }
@@ -161,6 +164,15 @@ impl Roster {
         Some(left)
     }
 
+    /// This worker answered that it does not know the path of this request.
+    pub(super) fn unsupported(&mut self, worker: WorkerId, ask: &Ask, now: Seconds) {
+        if let (Some(path), Some(row)) = (ask.path, self.row(ask))
+            && let Some(worker) = self.workers.get(worker.index())
+        {
+            self.unsupported.mark(worker, path, row, now);
+        }
+    }
+
     /// Whether somebody could take this request now.
     pub(super) fn fits(&self, ask: &Ask, tried: &[WorkerId]) -> bool {
         self.row(ask)
@@ -245,15 +257,26 @@ impl Roster {
         })
     }
 
-    /// Those of them who have a slot free.
+    /// Whether this worker is known not to serve the request's path.
+    fn is_unsupported(&self, worker: &Worker, ask: &Ask, row: usize) -> bool {
+        ask.path
+            .is_some_and(|path| self.unsupported.has(worker, path, row))
+    }
+
+    /// Those of them who have a slot free; who does not know the path only if nobody does.
     fn with_room<'a>(
         &'a self,
         ask: &'a Ask,
         row: usize,
         tried: &'a [WorkerId],
     ) -> impl Iterator<Item = &'a Worker> {
-        self.eligible(ask, row, tried)
-            .filter(|worker| worker.has_room())
+        let picky = !self.unsupported.is_empty()
+            && self
+                .eligible(ask, row, tried)
+                .any(|worker| !self.is_unsupported(worker, ask, row));
+        self.eligible(ask, row, tried).filter(move |worker| {
+            worker.has_room() && !(picky && self.is_unsupported(worker, ask, row))
+        })
     }
 
     /// What took one worker of a machine along may have taken its neighbours: a retry goes to another machine if it can.
@@ -291,6 +314,7 @@ impl Roster {
 
     /// Ends ejections and holds that are over. Returns who left which state.
     pub(super) fn tick(&mut self, now: Seconds) -> impl Iterator<Item = (WorkerId, State)> {
+        self.unsupported.expire(now);
         self.workers.iter_mut().filter_map(move |worker| {
             let left = worker.condition().state();
             worker.tick(now);
@@ -312,8 +336,10 @@ impl Roster {
             && self
                 .untried(ask, row, tried)
                 .any(|worker| worker.condition().state() == State::Ejected);
-        if returns || self.eligible(ask, row, tried).next().is_some() {
+        if self.eligible(ask, row, tried).next().is_some() {
             NoChoice::Busy
+        } else if returns {
+            NoChoice::Away
         } else if self.serving(ask, row).next().is_some() {
             NoChoice::Down
         } else {
@@ -396,10 +422,12 @@ mod tests {
         Ask {
             model: model.map(ModelName::new),
             only: None,
+            path: None,
             work: Work::Generate,
             prompt: Tokens(100.0),
             max_tokens: None,
             streamed: true,
+            deadline: None,
         }
     }
 
@@ -432,6 +460,33 @@ mod tests {
                 .worker,
             WorkerId(0)
         );
+    }
+
+    #[test]
+    fn who_does_not_know_the_path_is_asked_only_if_nobody_does() {
+        let mut roster = roster();
+        let on = |path| Ask {
+            path: Some(path),
+            ..ask(Some("small"))
+        };
+        roster.unsupported(WorkerId(0), &on("/v1/rerank"), Seconds(1.0));
+        let held = [(); 2].map(|()| choose(&mut roster, &on("/v1/rerank"), &[]).unwrap());
+        assert!(held.iter().all(|choice| choice.worker == WorkerId(1)));
+        assert_eq!(
+            choose(&mut roster, &on("/v1/rerank"), &[]).unwrap_err(),
+            NoChoice::Busy
+        );
+        let other = choose(&mut roster, &on("/v1/chat/completions"), &[]).unwrap();
+        assert_eq!(other.worker, WorkerId(0));
+        let retried = choose(&mut roster, &on("/v1/rerank"), &[WorkerId(1)]).unwrap();
+        assert_eq!(retried.worker, WorkerId(0));
+        for choice in held.into_iter().chain([other, retried]) {
+            roster.finish(choice.booking, Outcome::Rejected, Seconds(1.0));
+        }
+        roster.unsupported(WorkerId(1), &on("/v1/rerank"), Seconds(1.0));
+        let both = (0..2).map(|_| choose(&mut roster, &on("/v1/rerank"), &[]).unwrap());
+        let both: Vec<_> = both.map(|choice| choice.worker).collect();
+        assert!(both.contains(&WorkerId(0)) && both.contains(&WorkerId(1)));
     }
 
     #[test]

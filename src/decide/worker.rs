@@ -72,6 +72,11 @@ impl Worker {
         self.id
     }
 
+    /// Which life it is in.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
     pub(super) fn spec(&self) -> &WorkerSpec {
         &self.spec
     }

@@ -133,6 +133,11 @@ impl Fleet {
         change.iter().for_each(report);
     }
 
+    /// A worker answered that it does not know the path of this request. Who waits for it may now be served elsewhere.
+    pub fn unsupported(self: &Arc<Self>, worker: WorkerId, ask: &Ask) {
+        self.change(|core, now| core.state.unsupported(worker, ask, now));
+    }
+
     /// Opening a connection to a worker took this long.
     pub fn connected(&self, worker: WorkerId, rtt: Seconds) {
         self.core.lock().state.connected(worker, rtt);

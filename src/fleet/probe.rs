@@ -57,7 +57,7 @@ async fn ask(
     let limit = plan.probe.timeout;
     let probing = upstream.probe(plan.probe.path.as_deref(), headers, limit);
     let probed = match timeout(limit.to_duration(), probing).await {
-        Err(_) | Ok(Err(Loss::ConnectTimeout(_))) => return Err(Failure::TimedOut(limit)),
+        Err(_) | Ok(Err(Loss::ConnectTimeout { .. })) => return Err(Failure::TimedOut(limit)),
         Ok(Err(loss @ Loss::Exhausted(_))) => return Err(Failure::Ours(loss.to_string())),
         Ok(Err(loss)) => return Err(Failure::Other(loss.to_string())),
         Ok(Ok(probed)) => probed,

@@ -2,13 +2,14 @@
 
 use crate::config::plan::Timeouts;
 use crate::fault::Kind;
+use crate::inspect::Limit;
 use crate::units::Seconds;
 
 /// When an attempt is given up. Each timer is a point in time and the span that leads to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
     answer: Option<(Seconds, Seconds)>,
-    total: Option<(Seconds, Seconds)>,
+    total: Option<(Seconds, Limit)>,
     first_byte: Option<(Seconds, Seconds)>,
     silence: Option<Seconds>,
 }
@@ -17,12 +18,18 @@ pub(super) struct Deadlines {
 pub(super) type Timer = (Seconds, Kind, &'static str, Seconds);
 
 impl Deadlines {
-    /// The timers of a request that is sent now; the exchange began at `started`.
-    pub(super) fn new(timeouts: &Timeouts, streamed: bool, now: Seconds, started: Seconds) -> Self {
+    /// The timers of a request that is sent now; the exchange began at `started`, and its client waits for so long.
+    pub(super) fn new(
+        timeouts: &Timeouts,
+        streamed: bool,
+        now: Seconds,
+        started: Seconds,
+        patience: Option<Seconds>,
+    ) -> Self {
         let after = |from: Seconds, span: Option<Seconds>| span.map(|span| (from + span, span));
         Deadlines {
             answer: after(now, timeouts.answer.filter(|_| !streamed)),
-            total: after(started, timeouts.total),
+            total: Limit::of(timeouts.total, patience).map(|limit| (started + limit.span, limit)),
             first_byte: after(now, timeouts.first_byte.filter(|_| streamed)),
             silence: timeouts.between_bytes,
         }
@@ -39,11 +46,13 @@ impl Deadlines {
         // Silence is measured inside an answer; before a stream's first byte its own timer runs.
         let inside = heard.or(begun.filter(|_| first_byte.is_none()));
         let silence = inside.and_then(|since| self.silence.map(|span| (since + span, span)));
+        let total = self.total.map(|(at, limit)| (at, limit.span));
+        let total_name = self.total.map_or("", |(_, limit)| limit.name);
         let timers = [
             (first_byte, Kind::FirstByteTimeout, "timeouts.first_byte"),
             (self.answer, Kind::AnswerTimeout, "timeouts.answer"),
             (silence, Kind::Stalled, "timeouts.between_bytes"),
-            (self.total, Kind::Deadline, "timeouts.total"),
+            (total, Kind::Deadline, total_name),
         ];
         let running = timers
             .into_iter()
@@ -74,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_stream_waits_for_its_first_byte_then_for_each_next() {
-        let stream = Deadlines::new(&timeouts(), true, Seconds(10.0), Seconds(5.0));
+        let stream = Deadlines::new(&timeouts(), true, Seconds(10.0), Seconds(5.0), None);
         assert_eq!(
             fires(&stream, None, None),
             Some((310.0, Kind::FirstByteTimeout))
@@ -91,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_bounded_as_a_whole() {
-        let mut answer = Deadlines::new(&timeouts(), false, Seconds(10.0), Seconds(5.0));
+        let mut answer = Deadlines::new(&timeouts(), false, Seconds(10.0), Seconds(5.0), None);
         assert_eq!(
             fires(&answer, None, None),
             Some((1810.0, Kind::AnswerTimeout))
@@ -117,8 +126,16 @@ mod tests {
             total: Some(Seconds(30.0)),
             ..timeouts()
         };
-        let deadlines = Deadlines::new(&total, true, Seconds(10.0), Seconds(5.0));
+        let deadlines = Deadlines::new(&total, true, Seconds(10.0), Seconds(5.0), None);
         assert_eq!(fires(&deadlines, None, None), Some((35.0, Kind::Deadline)));
+        let patient = |seconds| {
+            let patience = Some(Seconds(seconds));
+            Deadlines::new(&total, true, Seconds(10.0), Seconds(5.0), patience)
+        };
+        let (at, kind, name, span) = patient(2.0).next(None, None).unwrap();
+        assert_eq!((at.0, kind, span.0), (7.0, Kind::Deadline, 2.0));
+        assert_eq!(name, "x-forebay-deadline");
+        assert_eq!(patient(60.0).next(None, None).unwrap().2, "timeouts.total");
         let off = Timeouts {
             first_byte: None,
             between_bytes: None,
@@ -126,7 +143,7 @@ mod tests {
         };
         assert_eq!(
             fires(
-                &Deadlines::new(&off, true, Seconds(10.0), Seconds(5.0)),
+                &Deadlines::new(&off, true, Seconds(10.0), Seconds(5.0), None),
                 Some(1.0),
                 None
             ),

@@ -15,18 +15,21 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use http::response::Parts;
-use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
+use super::attempt::Begin;
 use super::deadlines::Deadlines;
+use super::judge::Judgement;
 use super::relay::Broken;
-use super::{Begin, Begun, refusal};
+use super::tries::Repeating;
+use super::{Begun, refusal};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decide::Outcome;
-use crate::facts::{Dialect, UsageScan};
+use crate::facts::{Dialect, Usage, UsageScan};
 use crate::fault::{Fault, Kind};
 use crate::fleet::Lease;
 use crate::observe::Exchange;
@@ -41,10 +44,11 @@ pub(super) struct Flow {
     clock: Clock,
     stage: Stage,
     exchange: Exchange,
-    /// Held until the answer ends.
+    /// Held until the answer ends, unless the attempt was over before.
     lease: Option<Lease>,
+    _repeating: Option<Repeating>,
+    judged: Judgement,
     scan: UsageScan,
-    status: StatusCode,
     /// An event stream that can take one more event: not compressed, not of a told length.
     tellable: bool,
     /// The bytes so far end an event.
@@ -82,23 +86,27 @@ impl Flow {
         http2: bool,
     ) -> (Parts, Self) {
         let Begun {
-            begun:
-                Begin {
-                    head,
-                    streamed,
-                    first,
-                    body,
-                    deadlines,
-                },
+            begin,
             lease,
+            repeating,
             dialect,
+            ..
         } = begun;
+        let Begin {
+            head,
+            streamed,
+            first,
+            body,
+            deadlines,
+            judged,
+        } = begin;
         let mut flow = Flow {
             clock,
             exchange,
-            lease: Some(lease),
+            lease,
+            _repeating: repeating,
+            judged,
             scan: UsageScan::new(streamed),
-            status: head.status,
             tellable: streamed && tellable(&head.headers, &body),
             at_border: true,
             dialect,
@@ -201,12 +209,12 @@ impl Flow {
         self.at_border = piece.ends_with(b"\n\n") || piece.ends_with(b"\r\n\r\n");
         self.exchange.add_bytes_out(piece.len() as u64);
         self.exchange.token_events(events, now);
-        let Some(lease) = &mut self.lease else { return };
         if self.heard.is_none() {
             self.exchange.first_byte(now);
-            if self.status.is_success() {
-                lease.first_byte(now);
-            }
+        }
+        let Some(lease) = &mut self.lease else { return };
+        if self.heard.is_none() && matches!(self.judged.outcome, Outcome::Answered { .. }) {
+            lease.first_byte(now);
         }
         // The first token is the prefill's; only those after it tell how fast the worker decodes.
         let after_first = if self.token_seen {
@@ -232,8 +240,7 @@ impl Flow {
         self.exchange
             .usage(usage.prompt, usage.cached, usage.output);
         self.exchange.complete();
-        let (label, outcome) = judged(self.status, usage.prompt, usage.output);
-        self.release(label, outcome);
+        self.release(self.judged.label, with_tokens(self.judged.outcome, usage));
     }
 
     fn release(&mut self, label: &'static str, outcome: Outcome) {
@@ -299,45 +306,18 @@ impl Drop for Flow {
     }
 }
 
-/// What an answer's status says of its worker.
+/// What an answer teaches, with the counts that the worker reports.
 #[expect(clippy::cast_precision_loss, reason = "token counts of one answer")]
-fn judged(status: StatusCode, prompt: Option<u64>, output: Option<u64>) -> (&'static str, Outcome) {
-    let tokens = |count: Option<u64>| count.map(|count| count as f64);
-    match status.as_u16() {
-        200..300 => (
-            "ok",
-            Outcome::Answered {
-                prompt_tokens: tokens(prompt),
-                output_tokens: tokens(output),
-            },
-        ),
-        429 | 503 => ("busy", Outcome::Busy { retry_after: None }),
-        500.. => ("5xx", Outcome::Failed),
-        _ => ("ok", Outcome::Rejected),
+fn with_tokens(outcome: Outcome, usage: Usage) -> Outcome {
+    match outcome {
+        Outcome::Answered { .. } => Outcome::Answered {
+            prompt_tokens: usage.prompt.map(|count| count as f64),
+            output_tokens: usage.output.map(|count| count as f64),
+        },
+        other => other,
     }
 }
 
 fn tellable(head: &HeaderMap, body: &UpstreamBody) -> bool {
     !head.contains_key(CONTENT_ENCODING) && body.size_hint().exact().is_none()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statuses_tell_good_answers_from_refusals_and_failures() {
-        let outcome = |status| judged(StatusCode::from_u16(status).unwrap(), Some(3), None).1;
-        assert_eq!(
-            outcome(200),
-            Outcome::Answered {
-                prompt_tokens: Some(3.0),
-                output_tokens: None
-            }
-        );
-        assert_eq!(outcome(400), Outcome::Rejected);
-        let busy = Outcome::Busy { retry_after: None };
-        assert_eq!([outcome(429), outcome(503)], [busy, busy]);
-        assert_eq!(outcome(500), Outcome::Failed);
-    }
 }

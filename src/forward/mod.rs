@@ -1,45 +1,50 @@
-//! Getting an answer: send to the worker whose place was booked, and on failure to another.
+//! Getting an answer: send to the worker whose place was booked, and when that goes wrong to another.
 //!
-//! What may be repeated (contract §4): what never reached a worker always, whatever its method, and at no cost. What may
-//! have been read by one that then failed, until the first byte has gone to the client: inference on built-in paths, GET
-//! and HEAD, and routes whose `repeat` is `"safe"`; at most `routing.retries.extra` times. `x-forebay-retry: never`
-//! forbids the latter. A worker that was tried is not tried again. A 429 or 503 of a worker (over its limit, or loading
-//! its model after a restart) goes to another one that has a place free, and to the client where there is none.
+//! Read [`Forward::answer`]: attempt, verdict, next turn. What an attempt's end means stands in `judge`, whether the
+//! request is then sent again in `decide/retry.rs` (contract §4):
 //!
-//! The head of an inference answer is held until its first body bytes are there. A worker that dies in between has given
-//! the client nothing yet, so the request can still be answered by another.
+//! - what never reached a worker always is, whatever its method, and at no cost;
+//! - what a worker may have read: inference on built-in paths, GET and HEAD, and routes whose `repeat` is `"safe"`, at
+//!   most `routing.retries.extra` times and until the first byte has gone to the client. Other routes repeat only what a
+//!   worker was too busy to begin; `x-forebay-retry: never` forbids all of it;
+//! - a worker that was tried is not tried again. The exception is a kept-alive connection that dies on reuse: the request
+//!   goes to the same worker on a fresh one. The worker may have read it, so that counts toward `extra` all the same.
+//!
+//! Who can't be given a place elsewhere waits in line for one. When that fails, or all is used up, the client gets the
+//! last worker's real answer if there was one (`tries`), and an error of ours otherwise.
 
+mod attempt;
 mod deadlines;
 mod flow;
 mod headers;
+mod judge;
 pub mod refusal;
 pub mod relay;
+mod retry_after;
+mod tries;
 
-use deadlines::Deadlines;
-use headers::Draft;
-
-use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::Method;
 use http::request::Parts;
-use http::{Method, StatusCode, Version, response};
-use http_body::Body as _;
-use http_body_util::BodyExt;
-use tokio::time::timeout;
+use http::{StatusCode, Version};
+
+use attempt::{Begin, Failure};
+use tries::{Repeating, Repeats, Tries};
 
 use crate::clock::Clock;
 use crate::config::Plan;
-use crate::config::plan::{Repeat, WorkerPlan};
-use crate::decide::{Ask, Outcome};
+use crate::config::plan::{Repeat, Retries, RetryOn};
+use crate::decide::{Ask, Ending, Permit, RetryRules, Tally, Verdict};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
-use crate::inspect::{Client, Way};
+use crate::inspect::{Client, Limit, Way};
 use crate::observe::Exchange;
 use crate::queue;
 use crate::units::{Seconds, WorkerId};
-use crate::upstream::{Loss, Upstream, UpstreamBody};
+use crate::upstream::Upstream;
 
 /// A client's word that nothing may be sent twice.
 const RETRY_HEADER: &str = "x-forebay-retry";
@@ -49,6 +54,7 @@ pub struct Forward {
     clock: Clock,
     fleet: Arc<Fleet>,
     upstreams: Vec<Arc<Upstream>>,
+    repeats: Repeats,
 }
 
 /// A request to be answered, whole.
@@ -63,6 +69,8 @@ pub struct Errand<'a> {
     pub way: &'a Way<'a>,
     /// What it is priced by.
     pub ask: &'a Ask,
+    /// How long the client waits, counted from the head.
+    pub deadline: Option<Seconds>,
     /// The configuration.
     pub plan: &'a Plan,
     /// Who asks.
@@ -71,55 +79,54 @@ pub struct Errand<'a> {
 
 /// An answer that has begun, and the place it occupies.
 pub struct Begun {
-    begun: Begin,
-    lease: Lease,
+    begin: Begin,
+    worker: WorkerId,
+    /// Given back before the end by an answer that was set aside.
+    lease: Option<Lease>,
+    /// The request's place in the budget of repeats, if it needed one.
+    repeating: Option<Repeating>,
     /// Whose errors it would show.
     dialect: Dialect,
 }
 
 impl Begun {
+    fn new(begin: Begin, lease: Lease, dialect: Dialect) -> Self {
+        Begun {
+            begin,
+            worker: lease.worker(),
+            lease: Some(lease),
+            repeating: None,
+            dialect,
+        }
+    }
+
     /// The answer's status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.begun.head.status
+        self.begin.head.status
     }
 
-    /// Whether the worker says that it can't just now: over its limit, or still loading.
-    fn is_busy(&self) -> bool {
-        matches!(
-            self.status(),
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        )
+    fn ending(&self) -> Ending {
+        self.begin.judged.ending
     }
 
-    /// Another worker is asked instead: this answer is dropped and its place given back.
-    fn decline(self, exchange: &mut Exchange) {
-        exchange.attempt_ended(self.lease.worker(), "busy");
-        self.lease.finish(Outcome::Busy { retry_after: None });
+    /// Gives the place back: this attempt is over, whether the client will get its answer or not.
+    fn settle(&mut self, exchange: &mut Exchange) {
+        if let Some(lease) = self.lease.take() {
+            exchange.attempt_ended(self.worker, self.begin.judged.label);
+            lease.finish(self.begin.judged.outcome);
+        }
     }
-}
 
-/// The beginning of a worker's answer.
-struct Begin {
-    /// Its head, as the client gets it.
-    head: response::Parts,
-    /// Whether it is a stream of events.
-    streamed: bool,
-    /// The first piece of its body, when that was waited for.
-    first: Option<Bytes>,
-    /// The rest of its body.
-    body: UpstreamBody,
-    /// Its timers.
-    deadlines: Deadlines,
-}
-
-enum Failure {
-    /// It can't be sent to this worker, or to any.
-    Refused(Fault),
-    /// No answer; perhaps somebody else has one.
-    Loss(Loss),
-    /// A timer fired.
-    TimedOut(Fault),
+    /// Makes the head fit for the client.
+    fn present(&mut self, exchange: &mut Exchange, now: Seconds) {
+        exchange.answered_by(self.worker);
+        let head = &mut self.begin.head;
+        // What is spoken to the client is ours to say (RFC 9110 §2.5): an answer that only ends with its connection, as
+        // HTTP/1.0 has it, gets a framing in which a cut can be seen.
+        head.version = Version::HTTP_11;
+        headers::answer(&mut head.headers, self.begin.streamed, exchange, now);
+    }
 }
 
 impl Forward {
@@ -130,211 +137,88 @@ impl Forward {
             clock,
             fleet,
             upstreams,
+            repeats: Repeats::default(),
         }
     }
 
-    /// The attempts: the first on the place that was booked, further ones where the fleet then says.
+    /// Gets an answer: the first attempt on the place that was booked, further ones where the fleet then says.
     ///
     /// # Errors
-    /// `worker_failed` when every allowed attempt failed, or the timer that fired.
+    /// `worker_failed` when every allowed attempt failed and none gave an answer, or the timer that fired.
     pub async fn answer(
         &self,
         lease: Lease,
         errand: &Errand<'_>,
         exchange: &mut Exchange,
     ) -> Result<Begun, Fault> {
-        let mut lease = lease;
-        let mut tried = Vec::new();
-        let mut sent = 0;
+        let mut begun = self.best_answer(lease, errand, exchange).await?;
+        begun.present(exchange, self.clock.now());
+        Ok(begun)
+    }
+
+    async fn best_answer(
+        &self,
+        mut lease: Lease,
+        errand: &Errand<'_>,
+        exchange: &mut Exchange,
+    ) -> Result<Begun, Fault> {
+        let mut tries = Tries::new(errand.tally(), &self.repeats);
         loop {
             let worker = lease.worker();
-            exchange.attempt(worker);
-            let loss = match self.attempt(lease, errand, exchange).await {
-                Ok(begun)
-                    if begun.is_busy()
-                        && errand.repeatable()
-                        && sent < errand.plan.routing.retries.extra =>
-                {
-                    tried.push(worker);
-                    match self.fleet.reserve(errand.ask, &tried) {
-                        Ok(other) => lease = other,
-                        Err(_) => return Ok(begun),
-                    }
-                    sent += 1;
-                    begun.decline(exchange);
-                    exchange.retried("busy");
-                    continue;
-                }
-                Ok(begun) => return Ok(begun),
-                Err(Failure::TimedOut(fault) | Failure::Refused(fault)) => return Err(fault),
-                Err(Failure::Loss(loss)) => loss,
-            };
-            tried.push(worker);
-            sent += u32::from(!loss.unsent());
-            let may_repeat =
-                loss.unsent() || (errand.repeatable() && sent <= errand.plan.routing.retries.extra);
-            let failed = || {
-                failed(
-                    errand.plan.workers.get(worker.index()),
-                    &loss,
-                    exchange.attempts(),
-                )
-            };
-            if !may_repeat {
-                return Err(failed());
-            }
-            let total = errand.way.timeouts(errand.plan).total;
-            let turn = queue::another_turn(&self.fleet, errand.ask, &tried);
-            lease = queue::within(total, exchange.started(), self.clock, turn)
+            tries.tried.push(worker);
+            let (ending, fault) = match self
+                .attempt(lease, errand, &mut tries.tally, exchange)
                 .await
-                .map_err(|fault| match fault.kind {
-                    Kind::Deadline => fault,
-                    _ => failed(),
-                })?;
-            exchange.retried(loss.label());
+            {
+                Ok(begun) => {
+                    let ending = begun.ending();
+                    match tries.verdict(ending, exchange) {
+                        Verdict::Elsewhere => tries.set_aside(begun, exchange),
+                        Verdict::Deliver | Verdict::Fail => return Ok(tries.deliver(begun)),
+                    }
+                    (ending, None)
+                }
+                Err((judged, failure)) => {
+                    let fault = failure.told(errand.name_of(worker), exchange.attempts());
+                    if tries.verdict(judged.ending, exchange) != Verdict::Elsewhere {
+                        return tries.give_up(fault);
+                    }
+                    (judged.ending, Some(fault))
+                }
+            };
+            lease = match self.another_turn(errand, &tries.tried, exchange).await {
+                Ok(lease) => lease,
+                Err(refused) => return tries.give_up(last_word(fault, refused)),
+            };
+            exchange.retried(ending.label());
         }
     }
 
-    async fn attempt(
+    /// A place on a worker that was not tried, after a wait in line if need be.
+    async fn another_turn(
         &self,
-        lease: Lease,
         errand: &Errand<'_>,
-        exchange: &mut Exchange,
-    ) -> Result<Begun, Failure> {
-        let worker = lease.worker();
-        match self.send(worker, errand, exchange).await {
-            Ok(begun) => Ok(Begun {
-                begun,
-                lease,
-                dialect: errand.dialect(),
-            }),
-            Err(failure) => {
-                let (label, outcome) = failure.judged();
-                exchange.attempt_ended(worker, label);
-                lease.finish(outcome);
-                Err(failure)
-            }
-        }
-    }
-
-    async fn send(
-        &self,
-        worker: WorkerId,
-        errand: &Errand<'_>,
-        exchange: &mut Exchange,
-    ) -> Result<Begin, Failure> {
-        let plan = errand.plan;
-        let (Some(worker_plan), Some(pool)) = (
-            plan.workers.get(worker.index()),
-            self.upstreams.get(worker.index()),
-        ) else {
-            return Err(Failure::Loss(Loss::Refused(
-                "the worker is gone".to_owned(),
-            )));
-        };
-        let timeouts = errand.way.timeouts(plan).under(&worker_plan.timeouts);
-        let id = exchange.id().clone();
-        let draft = Draft::new(errand, worker_plan, &id).map_err(Failure::Refused)?;
-        let now = self.clock.now();
-        exchange.upstream_sent(now);
-        let mut deadlines =
-            Deadlines::new(&timeouts, errand.facts.streamed, now, exchange.started());
-        let draft = || draft.request();
-        let sending = pin!(pool.send(&draft, timeouts.connect, errand.repeatable()));
-        let sent = self.in_time(&deadlines, None, sending).await?;
-        if let Some(took) = sent.connected_in {
-            self.fleet.connected(worker, took);
-            exchange.connected(took);
-        }
-        let (mut head, mut body) = sent.response.into_parts();
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Failure::Loss(Loss::Malformed(
-                "101 without an upgrade having been asked for".to_owned(),
-            )));
-        }
-        let streamed = headers::is_event_stream(&head.headers);
-        if streamed {
-            deadlines.streams();
-        }
-        let first = match errand.way {
-            Way::Route(_) => None,
-            Way::BuiltIn(_) => {
-                let piece = pin!(first_piece(&mut body));
-                self.in_time(&deadlines, Some(self.clock.now()), piece)
-                    .await?
-            }
-        };
-        // What is spoken to the client is ours to say (RFC 9110 §2.5): an answer that only ends with its connection, as
-        // HTTP/1.0 has it, gets a framing in which a cut can be seen.
-        head.version = Version::HTTP_11;
-        headers::answer(&mut head.headers, streamed, exchange, self.clock.now());
-        Ok(Begin {
-            head,
-            streamed,
-            first,
-            body,
-            deadlines,
-        })
-    }
-
-    /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet.
-    async fn in_time<T>(
-        &self,
-        deadlines: &Deadlines,
-        begun: Option<Seconds>,
-        sending: impl Future<Output = Result<T, Loss>>,
-    ) -> Result<T, Failure> {
-        let Some((due, kind, name, span)) = deadlines.next(None, begun) else {
-            return sending.await.map_err(Failure::from);
-        };
-        match timeout((due - self.clock.now()).to_duration(), sending).await {
-            Ok(result) => result.map_err(Failure::from),
-            Err(_) => {
-                let passed = self.clock.now() - (due - span);
-                let message = format!("no answer began within {name} = {span} ({passed} passed)");
-                Err(Failure::TimedOut(Fault::new(kind, message)))
-            }
-        }
-    }
-}
-
-impl From<Loss> for Failure {
-    fn from(loss: Loss) -> Self {
-        match loss {
-            // Nobody else could be reached either.
-            Loss::Exhausted(_) => {
-                let fault = Fault::new(Kind::Overloaded, loss.to_string());
-                Failure::Refused(fault.retry_after(Seconds(1.0)))
-            }
-            loss => Failure::Loss(loss),
-        }
-    }
-}
-
-impl Failure {
-    /// The label it is counted by, and what it says of the worker.
-    fn judged(&self) -> (&'static str, Outcome) {
-        match self {
-            Failure::Loss(loss) if loss.unsent() => (loss.label(), Outcome::Refused),
-            Failure::Loss(loss) => (loss.label(), Outcome::Failed),
-            // Our own limit on the whole exchange says nothing of the worker that happened to be asked.
-            Failure::TimedOut(fault) if fault.kind == Kind::Deadline => {
-                (fault.kind.label(), Outcome::Gone)
-            }
-            Failure::TimedOut(fault) => (fault.kind.label(), Outcome::Failed),
-            Failure::Refused(fault) => (fault.kind.label(), Outcome::Unsent),
-        }
+        tried: &[WorkerId],
+        exchange: &Exchange,
+    ) -> Result<Lease, Fault> {
+        let total = errand.way.timeouts(errand.plan).total;
+        let limit = Limit::of(total, errand.deadline);
+        let turn = queue::another_turn(&self.fleet, errand.ask, tried);
+        queue::within(limit, exchange.started(), self.clock, turn).await
     }
 }
 
 impl Errand<'_> {
-    /// Whether it may be sent again after a worker may have read it.
-    fn repeatable(&self) -> bool {
-        let forbidden = self
-            .head
-            .headers
-            .get(RETRY_HEADER)
-            .is_some_and(|value| value == "never");
+    fn tally(&self) -> Tally {
+        Tally::new(self.permit(), rules(&self.plan.routing.retries))
+    }
+
+    /// What may happen to it twice.
+    fn permit(&self) -> Permit {
+        let mut words = self.head.headers.get_all(RETRY_HEADER).iter();
+        if words.any(|word| word == "never") {
+            return Permit::Unseen;
+        }
         let safe = match self.way {
             Way::Route(route) => route.repeat == Repeat::Safe,
             Way::BuiltIn(built_in) => matches!(
@@ -343,7 +227,16 @@ impl Errand<'_> {
             ),
         };
         let read_only = self.head.method == Method::GET || self.head.method == Method::HEAD;
-        !forbidden && (safe || read_only)
+        if safe || read_only {
+            Permit::Everything
+        } else {
+            Permit::Unbegun
+        }
+    }
+
+    fn name_of(&self, worker: WorkerId) -> &str {
+        let plan = self.plan.workers.get(worker.index());
+        plan.map_or("a worker that is gone", |plan| &plan.name)
     }
 
     fn dialect(&self) -> Dialect {
@@ -354,30 +247,23 @@ impl Errand<'_> {
     }
 }
 
-/// The first piece of a body, if it has any.
-async fn first_piece(body: &mut UpstreamBody) -> Result<Option<Bytes>, Loss> {
-    while !body.is_end_stream() {
-        let Some(frame) = body.frame().await else {
-            return Ok(None);
-        };
-        let frame = frame.map_err(|error| Loss::Reset(error.to_string()))?;
-        match frame.into_data() {
-            Ok(piece) if !piece.is_empty() => return Ok(Some(piece)),
-            _ => {}
-        }
+/// The operator's rules, as the core reads them.
+fn rules(retries: &Retries) -> RetryRules {
+    let on = |kind| retries.on.contains(&kind);
+    RetryRules {
+        extra: retries.extra,
+        refused: on(RetryOn::Refused),
+        reset: on(RetryOn::Reset),
+        server_error: on(RetryOn::ServerError),
+        busy: on(RetryOn::Busy),
+        timeout: on(RetryOn::Timeout),
     }
-    Ok(None)
 }
 
-fn failed(worker: Option<&WorkerPlan>, loss: &Loss, attempts: u32) -> Fault {
-    let name = worker.map_or("a worker that is gone", |worker| &worker.name);
-    let times = if attempts == 1 {
-        "the only attempt failed".to_owned()
-    } else {
-        format!("{attempts} attempts failed")
-    };
-    Fault::new(
-        Kind::WorkerFailed,
-        format!("{times}; the last cause at {name}: {loss}"),
-    )
+/// What the client is told when nobody else could be asked: that its time is over, else what went wrong last.
+fn last_word(failed: Option<Fault>, refused: Fault) -> Fault {
+    match failed {
+        Some(failed) if refused.kind != Kind::Deadline => failed,
+        _ => refused,
+    }
 }

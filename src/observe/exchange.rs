@@ -116,6 +116,12 @@ impl Exchange {
         }
     }
 
+    /// How many requests live in the whole proxy, this one included.
+    #[must_use]
+    pub fn live_requests(&self) -> usize {
+        self.observe.live.load(Ordering::Relaxed)
+    }
+
     /// The request's id: the client's own if it is plain, else a random one.
     #[must_use]
     pub fn id(&self) -> &HeaderValue {
@@ -174,6 +180,11 @@ impl Exchange {
     /// An attempt begins at this worker.
     pub fn attempt(&mut self, worker: WorkerId) {
         self.attempts += 1;
+        self.worker = Some(worker);
+    }
+
+    /// The client gets this worker's answer, whoever was asked after it.
+    pub fn answered_by(&mut self, worker: WorkerId) {
         self.worker = Some(worker);
     }
 

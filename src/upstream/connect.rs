@@ -57,7 +57,10 @@ impl Connector {
             let share = (began + limit - self.clock.now()) * (1.0 / f64::from(left.max(1)));
             left -= 1;
             loss = match timeout(share.to_duration(), TcpStream::connect(address)).await {
-                Err(_) => Loss::ConnectTimeout(limit),
+                Err(_) => Loss::ConnectTimeout {
+                    limit,
+                    passed: self.clock.now() - began,
+                },
                 Ok(Err(error)) => refused(&error),
                 Ok(Ok(stream)) => {
                     stream.set_nodelay(true).map_err(|error| refused(&error))?;

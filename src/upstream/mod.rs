@@ -17,7 +17,7 @@ mod wire;
 
 pub use answer::UpstreamBody;
 pub use names::Addresses;
-pub use pool::{Sent, Upstream};
+pub use pool::{Resend, Sent, Upstream};
 pub use probe::Probed;
 
 use bytes::Bytes;
@@ -34,7 +34,12 @@ pub enum Loss {
     /// No connection: refused, unreachable, name unknown. Nothing was sent.
     Refused(String),
     /// No connection within `timeouts.connect`. Nothing was sent.
-    ConnectTimeout(Seconds),
+    ConnectTimeout {
+        /// The limit.
+        limit: Seconds,
+        /// What had passed.
+        passed: Seconds,
+    },
     /// The connection ended after the request may have been sent and before an answer began.
     Reset(String),
     /// What came back is not HTTP.
@@ -49,16 +54,16 @@ impl Loss {
     pub fn unsent(&self) -> bool {
         matches!(
             self,
-            Loss::Refused(_) | Loss::ConnectTimeout(_) | Loss::Exhausted(_)
+            Loss::Refused(_) | Loss::ConnectTimeout { .. } | Loss::Exhausted(_)
         )
     }
 
-    /// The label of `forebay_attempts_total` and `forebay_retries_total`.
+    /// The label of `forebay_attempts_total`.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
             Loss::Refused(_) => "refused",
-            Loss::ConnectTimeout(_) => "connect_timeout",
+            Loss::ConnectTimeout { .. } => "connect_timeout",
             Loss::Reset(_) => "reset",
             Loss::Malformed(_) => "malformed",
             Loss::Exhausted(_) => "exhausted",
@@ -70,8 +75,9 @@ impl std::fmt::Display for Loss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Loss::Refused(cause) => write!(f, "no connection: {cause}"),
-            Loss::ConnectTimeout(limit) => {
-                write!(f, "no connection within timeouts.connect = {limit}")
+            Loss::ConnectTimeout { limit, passed } => {
+                let timer = format!("timeouts.connect = {limit} ({passed} passed)");
+                write!(f, "no connection within {timer}")
             }
             Loss::Reset(cause) => {
                 write!(f, "the connection broke before an answer began ({cause})")

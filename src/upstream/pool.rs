@@ -3,7 +3,8 @@
 //! HTTP/1.1 connections are kept in a stack: the one used last is the one most surely alive. A connection may still die
 //! in the moment it is reused (uvicorn closes after five silent seconds); then the request is sent again on a fresh
 //! connection to the same worker: always when nothing was written, else only when the caller says that it may be
-//! repeated (RFC 9110 §9.2.2). That costs no attempt (contract §4).
+//! repeated (RFC 9110 §9.2.2), once. That is no attempt of its own (contract §4), but the worker may have read the
+//! request before it closed, so the caller is told ([`Resend`]) and counts what may have run twice.
 //!
 //! Each thread keeps its own: runtimes here have one thread each and their tasks stay there, so a connection that is
 //! used where it was opened wakes nobody across threads. (Measured with 64 clients on one core: CPU per request 15 %
@@ -35,6 +36,30 @@ type Http2 = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes:
 
 /// Makes the request that is to be sent.
 pub type Draft<'a> = &'a (dyn Fn() -> UpstreamRequest + Sync);
+
+/// Whether a request may be sent once more when a kept connection dies under it, and whether it was.
+#[derive(Debug)]
+pub struct Resend {
+    allowed: bool,
+    done: bool,
+}
+
+impl Resend {
+    /// Not done yet.
+    #[must_use]
+    pub fn allowed(allowed: bool) -> Self {
+        Resend {
+            allowed,
+            done: false,
+        }
+    }
+
+    /// Whether the worker was sent the request twice.
+    #[must_use]
+    pub fn done(&self) -> bool {
+        self.done
+    }
+}
 
 /// An answer that has begun.
 pub struct Sent {
@@ -103,9 +128,8 @@ impl Upstream {
         probe(&self.connector, path, headers, connect).await
     }
 
-    /// Sends a request and waits for the head of its answer. `repeatable`: it may be sent again when a kept connection
-    /// dies under it; what is sent is made anew each time. The caller bounds the waiting; dropping this future closes
-    /// the connection.
+    /// Sends a request and waits for the head of its answer; what is sent is made anew each time. The caller bounds the
+    /// waiting; dropping this future closes the connection.
     ///
     /// # Errors
     /// A [`Loss`]; [`Loss::unsent`] tells whether the worker may have seen the request.
@@ -113,11 +137,11 @@ impl Upstream {
         self: &Arc<Self>,
         draft: Draft<'_>,
         connect: Seconds,
-        repeatable: bool,
+        resend: &mut Resend,
     ) -> Result<Sent, Loss> {
         match self.connector.origin.protocol {
-            Protocol::Http1 => self.send_http1(draft, connect, repeatable).await,
-            Protocol::H2c => self.send_http2(draft, connect, repeatable).await,
+            Protocol::Http1 => self.send_http1(draft, connect, resend).await,
+            Protocol::H2c => self.send_http2(draft, connect, resend).await,
         }
     }
 
@@ -125,29 +149,34 @@ impl Upstream {
         self: &Arc<Self>,
         draft: Draft<'_>,
         connect: Seconds,
-        repeatable: bool,
+        resend: &mut Resend,
     ) -> Result<Sent, Loss> {
+        let mut read = None;
         while let Some(mut kept) = self.take_idle() {
             let mut failed = match kept.sender.try_send_request(draft()).await {
                 Ok(response) => return Ok(self.answer(response, Keep::Http1(kept), None)),
                 Err(failed) => failed,
             };
             let unsent = failed.take_message().is_some() || kept.tag.spoilt();
-            if !unsent && !repeatable {
+            if !unsent && !resend.allowed {
                 return Err(lost(failed.error()));
             }
             if !unsent {
                 // It may have been read, and what came back may be stray bytes: once more, and on a fresh connection,
                 // where neither is a race.
+                read = Some(lost(failed.error()));
                 break;
             }
         }
         let began = self.connector.clock.now();
-        let Sender::Http1(mut fresh) = self.connector.open(connect).await? else {
+        let opened = self.connector.open(connect).await;
+        // Refused now does not unsay that the worker may have read it before.
+        let Sender::Http1(mut fresh) = opened.map_err(|loss| read.clone().unwrap_or(loss))? else {
             return Err(Loss::Refused(
                 "the worker is not configured for HTTP/1.1".to_owned(),
             ));
         };
+        resend.done = read.is_some();
         let took = self.connector.clock.now() - began;
         let response = fresh
             .sender
@@ -161,32 +190,39 @@ impl Upstream {
         self: &Arc<Self>,
         draft: Draft<'_>,
         connect: Seconds,
-        repeatable: bool,
+        resend: &mut Resend,
     ) -> Result<Sent, Loss> {
         let shared = self.with_kept(|kept| kept.shared.clone());
+        let mut read = None;
         if let Some(mut shared) = shared.filter(|sender| !sender.is_closed()) {
             let mut failed = match shared.try_send_request(draft()).await {
                 Ok(response) => return Ok(self.answer(response, Keep::Nothing, None)),
                 Err(failed) => failed,
             };
             let unsent = failed.take_message().is_some();
-            let again = unsent || (repeatable && died(failed.error()));
-            if !again {
-                return Err(lost(failed.error()));
+            if !unsent {
+                read = Some(lost(failed.error()));
+            }
+            if let Some(loss) = &read
+                && !(resend.allowed && died(failed.error()))
+            {
+                return Err(loss.clone());
             }
         }
         let began = self.connector.clock.now();
-        let Sender::Http2(mut fresh) = self.connector.open(connect).await? else {
+        let opened = self.connector.open(connect).await;
+        let Sender::Http2(mut fresh) = opened.map_err(|loss| read.clone().unwrap_or(loss))? else {
             return Err(Loss::Refused(
                 "the worker is not configured for HTTP/2".to_owned(),
             ));
         };
+        resend.done = read.is_some();
         let took = self.connector.clock.now() - began;
         self.with_kept(|kept| kept.shared = Some(fresh.clone()));
         match fresh.try_send_request(draft()).await {
             Ok(response) => Ok(self.answer(response, Keep::Nothing, Some(took))),
             Err(mut failed) => Err(match failed.take_message() {
-                Some(_) => Loss::Refused(failed.error().to_string()),
+                Some(_) => read.unwrap_or_else(|| Loss::Refused(failed.error().to_string())),
                 None => lost(failed.error()),
             }),
         }

@@ -83,7 +83,7 @@ impl History {
         ask.streamed = self.rng.below(2) == 0;
         match self.fleet.choose(&ask, &[], self.now, &mut self.rng) {
             Ok(choice) => self.hold(choice, &ask),
-            Err(NoChoice::Busy) => {
+            Err(NoChoice::Busy | NoChoice::Away) => {
                 let ticket = self.fleet.stand_in_line(ask.clone(), &[]).unwrap();
                 self.waiting.push((ticket, ask));
             }

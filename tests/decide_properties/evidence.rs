@@ -107,7 +107,7 @@ fn whoever_refuses_connections_is_out_unless_there_is_nobody_else() {
             let picked = trial.pick().map(|_| ());
             let expected = match all_down {
                 _ if workers == 1 => Ok(()),
-                AllDown::Queue => Err(NoChoice::Busy),
+                AllDown::Queue => Err(NoChoice::Away),
                 AllDown::Fail | AllDown::TryAll => Err(NoChoice::Down),
             };
             assert_eq!(picked, expected, "{all_down:?}, of {workers}");
@@ -118,7 +118,7 @@ fn whoever_refuses_connections_is_out_unless_there_is_nobody_else() {
 #[test]
 fn the_ejected_are_tried_before_the_dead_and_only_if_the_operator_says_so() {
     for (all_down, expected) in [
-        (AllDown::Queue, Err(NoChoice::Busy)),
+        (AllDown::Queue, Err(NoChoice::Away)),
         (AllDown::Fail, Err(NoChoice::Down)),
         (AllDown::TryAll, Ok(0)),
     ] {

@@ -14,6 +14,7 @@ mod evidence;
 mod line;
 mod machine;
 mod neighbours;
+mod retries;
 mod shares;
 
 use std::sync::Arc;
@@ -40,9 +41,11 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
     Ask {
         model: Some(ModelName::new(model)),
         only: None,
+        path: None,
         work,
         prompt: Tokens(prompt),
         max_tokens: None,
         streamed: true,
+        deadline: None,
     }
 }

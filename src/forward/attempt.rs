@@ -1,0 +1,213 @@
+//! One attempt: the request goes to one worker, and its answer begins or does not.
+//!
+//! The head of an inference answer is held until its first body bytes are there. A worker that dies in between has given
+//! the client nothing yet, so the request can still be answered by another. The same holds for every answer that another
+//! worker may better, whatever its path.
+
+use std::pin::pin;
+
+use bytes::Bytes;
+use http::{StatusCode, response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use super::deadlines::Deadlines;
+use super::headers::{self, Draft};
+use super::judge::{self, Judgement};
+use super::{Begun, Errand, Forward};
+use crate::decide::{Ending, Tally};
+use crate::fault::{Fault, Kind};
+use crate::fleet::Lease;
+use crate::inspect::Way;
+use crate::observe::Exchange;
+use crate::units::{Seconds, WorkerId};
+use crate::upstream::{Loss, Resend, UpstreamBody};
+
+/// The beginning of a worker's answer.
+pub(super) struct Begin {
+    /// Its head, as the worker sent it.
+    pub head: response::Parts,
+    /// Whether it is a stream of events.
+    pub streamed: bool,
+    /// The first piece of its body, when that was waited for.
+    pub first: Option<Bytes>,
+    /// The rest of its body.
+    pub body: UpstreamBody,
+    /// Its timers.
+    pub deadlines: Deadlines,
+    /// What its head means.
+    pub judged: Judgement,
+}
+
+/// Why an attempt gave no answer.
+pub(super) enum Failure {
+    /// It can't be sent, to this worker or to any.
+    Unsendable(Fault),
+    /// No answer; perhaps somebody else has one.
+    Loss(Loss),
+    /// A timer fired.
+    TimedOut(Fault),
+}
+
+impl From<Loss> for Failure {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            // Nobody else could be reached either.
+            Loss::Exhausted(_) => {
+                let fault = Fault::new(Kind::Overloaded, loss.to_string());
+                Failure::Unsendable(fault.retry_after(Seconds(1.0)))
+            }
+            loss => Failure::Loss(loss),
+        }
+    }
+}
+
+impl Failure {
+    /// What the client is told when this was the last of so many attempts.
+    pub(super) fn told(self, worker: &str, attempts: u32) -> Fault {
+        let loss = match self {
+            Failure::Unsendable(fault) | Failure::TimedOut(fault) => return fault,
+            Failure::Loss(loss) => loss,
+        };
+        let times = if attempts == 1 {
+            "the only attempt failed".to_owned()
+        } else {
+            format!("{attempts} attempts failed")
+        };
+        Fault::new(
+            Kind::WorkerFailed,
+            format!("{times}; the last cause at {worker}: {loss}"),
+        )
+    }
+}
+
+impl Forward {
+    /// Sends to the worker on which a place is held, and judges what comes. A failed attempt has given its place back.
+    pub(super) async fn attempt(
+        &self,
+        lease: Lease,
+        errand: &Errand<'_>,
+        tally: &mut Tally,
+        exchange: &mut Exchange,
+    ) -> Result<Begun, (Judgement, Failure)> {
+        let worker = lease.worker();
+        exchange.attempt(worker);
+        match self.send(worker, errand, tally, exchange).await {
+            Ok(begin) => {
+                if begin.judged.ending == Ending::Unsupported {
+                    self.fleet.unsupported(worker, errand.ask);
+                }
+                Ok(Begun::new(begin, lease, errand.dialect()))
+            }
+            Err(failure) => {
+                let judged = judge::failure(&failure);
+                exchange.attempt_ended(worker, judged.label);
+                lease.finish(judged.outcome);
+                Err((judged, failure))
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        worker: WorkerId,
+        errand: &Errand<'_>,
+        tally: &mut Tally,
+        exchange: &mut Exchange,
+    ) -> Result<Begin, Failure> {
+        let plan = errand.plan;
+        let (Some(worker_plan), Some(pool)) = (
+            plan.workers.get(worker.index()),
+            self.upstreams.get(worker.index()),
+        ) else {
+            return Err(Failure::Loss(Loss::Refused(
+                "the worker is gone".to_owned(),
+            )));
+        };
+        let timeouts = errand.way.timeouts(plan).under(&worker_plan.timeouts);
+        let id = exchange.id().clone();
+        let draft = Draft::new(errand, worker_plan, &id).map_err(Failure::Unsendable)?;
+        let now = self.clock.now();
+        exchange.upstream_sent(now);
+        let wanted = errand.facts.streamed;
+        let started = exchange.started();
+        let mut deadlines = Deadlines::new(&timeouts, wanted, now, started, errand.deadline);
+        let draft = || draft.request();
+        let mut resend = Resend::allowed(tally.may_resend());
+        let sent = {
+            let sending = pin!(pool.send(&draft, timeouts.connect, &mut resend));
+            self.in_time(&deadlines, None, sending).await
+        };
+        if resend.done() {
+            tally.resent();
+        }
+        let sent = sent?;
+        if let Some(took) = sent.connected_in {
+            self.fleet.connected(worker, took);
+            exchange.connected(took);
+        }
+        let (head, mut body) = sent.response.into_parts();
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Failure::Loss(Loss::Malformed(
+                "101 without an upgrade having been asked for".to_owned(),
+            )));
+        }
+        let streamed = headers::is_event_stream(&head.headers);
+        if streamed {
+            deadlines.streams();
+        }
+        let built_in = matches!(errand.way, Way::BuiltIn(_));
+        let judged = judge::answer(head.status, &head.headers, built_in);
+        let first = if built_in || judged.ending != Ending::Answer {
+            let piece = pin!(first_piece(&mut body));
+            self.in_time(&deadlines, Some(self.clock.now()), piece)
+                .await?
+        } else {
+            None
+        };
+        Ok(Begin {
+            head,
+            streamed,
+            first,
+            body,
+            deadlines,
+            judged,
+        })
+    }
+
+    /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet.
+    async fn in_time<T>(
+        &self,
+        deadlines: &Deadlines,
+        begun: Option<Seconds>,
+        sending: impl Future<Output = Result<T, Loss>>,
+    ) -> Result<T, Failure> {
+        let Some((due, kind, name, span)) = deadlines.next(None, begun) else {
+            return sending.await.map_err(Failure::from);
+        };
+        match timeout((due - self.clock.now()).to_duration(), sending).await {
+            Ok(result) => result.map_err(Failure::from),
+            Err(_) => {
+                let passed = self.clock.now() - (due - span);
+                let message = format!("no answer began within {name} = {span} ({passed} passed)");
+                Err(Failure::TimedOut(Fault::new(kind, message)))
+            }
+        }
+    }
+}
+
+/// The first piece of a body, if it has any.
+async fn first_piece(body: &mut UpstreamBody) -> Result<Option<Bytes>, Loss> {
+    while !body.is_end_stream() {
+        let Some(frame) = body.frame().await else {
+            return Ok(None);
+        };
+        let frame = frame.map_err(|error| Loss::Reset(error.to_string()))?;
+        match frame.into_data() {
+            Ok(piece) if !piece.is_empty() => return Ok(Some(piece)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,88 @@
+//! What a request carries from attempt to attempt: whom it tried, what it has used up, and the answer that it falls back
+//! on.
+//!
+//! An answer that may yet be replaced by a better one is set aside: its place on the worker is given back and the
+//! worker judged at once, while its head and the beginning of its body are kept, and the rest stays unread. If nobody
+//! has a better answer the client gets it as it came. If somebody does it is dropped: a body that was there to its end
+//! has given its connection back, any other closes its own.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Begun;
+use crate::decide::{Ending, RetryBudget, Tally, Verdict};
+use crate::fault::Fault;
+use crate::observe::Exchange;
+use crate::units::WorkerId;
+
+/// The repeats under way, shared by all requests.
+pub(super) type Repeats = Arc<Mutex<RetryBudget>>;
+
+/// A request's place in the budget of repeats, given back when the request ends.
+pub(super) struct Repeating(Repeats);
+
+impl Drop for Repeating {
+    fn drop(&mut self) {
+        self.0.lock().end();
+    }
+}
+
+/// The attempts of one request.
+pub(super) struct Tries {
+    pub tally: Tally,
+    /// Who was asked.
+    pub tried: Vec<WorkerId>,
+    /// The last answer that was not good enough while somebody else could be asked.
+    spare: Option<Begun>,
+    repeats: Repeats,
+    repeating: Option<Repeating>,
+}
+
+impl Tries {
+    pub(super) fn new(tally: Tally, repeats: &Repeats) -> Self {
+        Tries {
+            tally,
+            tried: Vec::new(),
+            spare: None,
+            repeats: Arc::clone(repeats),
+            repeating: None,
+        }
+    }
+
+    /// What becomes of the request after an attempt that ended so.
+    pub(super) fn verdict(&mut self, ending: Ending, exchange: &Exchange) -> Verdict {
+        if ending == Ending::Answer {
+            return Verdict::Deliver;
+        }
+        let live = exchange.live_requests();
+        let verdict = self.tally.verdict(ending, live, &mut self.repeats.lock());
+        if self.tally.is_budgeted() && self.repeating.is_none() {
+            self.repeating = Some(Repeating(Arc::clone(&self.repeats)));
+        }
+        verdict
+    }
+
+    /// Keeps an answer while another worker is asked. One that says that its path is not known there replaces none that
+    /// says more.
+    pub(super) fn set_aside(&mut self, mut begun: Begun, exchange: &mut Exchange) {
+        begun.settle(exchange);
+        if begun.ending() != Ending::Unsupported || self.spare.is_none() {
+            self.spare = Some(begun);
+        }
+    }
+
+    /// The end, with an answer.
+    pub(super) fn deliver(self, mut begun: Begun) -> Begun {
+        begun.repeating = self.repeating;
+        begun
+    }
+
+    /// The end, without one: the client gets what was set aside, else learns of the fault.
+    pub(super) fn give_up(mut self, fault: Fault) -> Result<Begun, Fault> {
+        match self.spare.take() {
+            Some(spare) => Ok(self.deliver(spare)),
+            None => Err(fault),
+        }
+    }
+}
