@@ -9,6 +9,7 @@
 //! take any slot it finds free without overtaking anybody.
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, WorkerSpec};
+use super::considered::Considered;
 use super::health::State;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
@@ -68,6 +69,13 @@ impl FleetState {
         rng: &mut Rng,
     ) -> Result<Choice, NoChoice> {
         self.roster.choose(ask, tried, now, rng)
+    }
+
+    /// Whom the last choice considered, also one that a [grant](Self::grants) made or that picked nobody: all who serve
+    /// the model and are allowed, in the order of their ids or of the route's list. To be read under the same lock.
+    #[must_use]
+    pub fn considered(&self) -> &[Considered] {
+        self.roster.considered()
     }
 
     /// The first byte of a good answer's body came. Answers that are errors have none in this sense; for an answer that

@@ -3,7 +3,7 @@
 //! Time and randomness come in as arguments, decisions go out as values, so that the proxy and the simulator run the
 //! very same code; the lock around it is the only difference. [`FleetState`] is the door; behind it:
 //!
-//! - `cost` says what a request costs on a worker, in seconds, and `pick` takes the cheapest;
+//! - `cost` says what a request costs on a worker, in seconds, and `pick` takes the cheapest; `considered` keeps why;
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
 //! - `health` knows who is alive, `hazard` how long one is expected to stay so, `worker` counts what each was given, `roster` picks and books in one step;
@@ -14,6 +14,7 @@
 
 mod ask;
 mod backlog;
+mod considered;
 mod cost;
 mod decode_meter;
 mod fleet;
@@ -29,6 +30,7 @@ mod view;
 mod worker;
 
 pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
+pub use considered::{Considered, Exclusion, Verdict};
 pub use cost::Terms;
 pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
+use super::considered::{Considered, Exclusion, Verdict};
 use super::cost::{self, Size};
 use super::pick::Candidate;
 use super::traffic::{RunningMean, Traffic};
@@ -24,7 +25,9 @@ pub(super) struct Roster {
     rules: Rules,
     traffic: Traffic,
     booked: u64,
-    /// Scratch space, kept so that a choice allocates nothing.
+    /// The last choice, kept so that the next allocates nothing.
+    considered: Vec<Considered>,
+    /// Scratch space, kept likewise.
     candidates: Vec<Candidate>,
 }
 
@@ -43,7 +46,7 @@ struct Model {
 
 impl Roster {
     pub(super) fn new(specs: Vec<WorkerSpec>, rules: Rules) -> Self {
-        let candidates = Vec::with_capacity(specs.len());
+        let count = specs.len();
         let workers: Vec<Worker> = (0..)
             .zip(specs)
             .map(|(id, spec)| Worker::new(WorkerId(id), spec))
@@ -54,7 +57,8 @@ impl Roster {
             rules,
             traffic: Traffic::new(),
             booked: 0,
-            candidates,
+            considered: Vec::with_capacity(count),
+            candidates: Vec::with_capacity(count),
         }
     }
 
@@ -70,6 +74,11 @@ impl Roster {
         &self.traffic
     }
 
+    /// Whom the last choice considered.
+    pub(super) fn considered(&self) -> &[Considered] {
+        &self.considered
+    }
+
     /// Filters, prices, picks and books.
     pub(super) fn choose(
         &mut self,
@@ -78,25 +87,17 @@ impl Roster {
         now: Seconds,
         rng: &mut Rng,
     ) -> Result<Choice, NoChoice> {
+        self.considered.clear();
         let row = self.row(ask).ok_or_else(|| self.unknown(ask))?;
         let size = self.size(ask, row);
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.clear();
-        candidates.extend(self.with_room(ask, row, tried).map(|worker| Candidate {
-            worker: worker.id(),
-            terms: cost::price(worker, size, now),
-            samples: worker.speeds().prefill_samples(size.work),
-            inflight: worker.inflight(),
-        }));
-        let found = candidates.len();
-        let picked = self
-            .rules
-            .policy
-            .pick(&mut candidates, self.models[row].last, rng);
-        self.candidates = candidates;
+        self.consider(ask, row, size, tried, now);
+        let found = self.candidates.len();
+        let last = self.models[row].last;
+        let picked = self.rules.policy.pick(&mut self.candidates, last, rng);
         let Some(Candidate { worker, terms, .. }) = picked else {
             return Err(self.refusal(ask, row, tried));
         };
+        self.mark_picked(worker);
         let order = Order {
             number: self.booked,
             model: row,
@@ -132,6 +133,38 @@ impl Roster {
             .is_some_and(|row| self.with_room(ask, row, tried).next().is_some())
     }
 
+    /// Prices everybody who serves the model, and lists as candidates those who may be given the request.
+    fn consider(&mut self, ask: &Ask, row: usize, size: Size, tried: &[WorkerId], now: Seconds) {
+        let mut considered = std::mem::take(&mut self.considered);
+        considered.extend(self.serving(ask, row).map(|worker| Considered {
+            worker: worker.id(),
+            verdict: exclusion(worker, tried).map_or(Verdict::Candidate, Verdict::Excluded),
+            terms: cost::price(worker, size, now),
+        }));
+        self.considered = considered;
+        let fitting = self
+            .considered
+            .iter()
+            .filter(|considered| considered.verdict == Verdict::Candidate);
+        self.candidates.clear();
+        self.candidates.extend(fitting.map(|considered| {
+            let worker = &self.workers[considered.worker.index()];
+            Candidate {
+                worker: considered.worker,
+                terms: considered.terms,
+                samples: worker.speeds().prefill_samples(size.work),
+                inflight: worker.inflight(),
+            }
+        }));
+    }
+
+    fn mark_picked(&mut self, picked: WorkerId) {
+        let mut considered = self.considered.iter_mut();
+        if let Some(considered) = considered.find(|considered| considered.worker == picked) {
+            considered.verdict = Verdict::Picked;
+        }
+    }
+
     fn row(&self, ask: &Ask) -> Option<usize> {
         self.models
             .binary_search_by(|model| model.name.cmp(&ask.model))
@@ -165,18 +198,18 @@ impl Roster {
         tried: &'a [WorkerId],
     ) -> impl Iterator<Item = &'a Worker> {
         self.serving(ask, row)
-            .filter(|worker| worker.health().serves() && !tried.contains(&worker.id()))
+            .filter(|worker| matches!(exclusion(worker, tried), None | Some(Exclusion::Full)))
     }
 
-    /// Those of them who have a slot free.
+    /// Those of them who may be given one more request.
     fn with_room<'a>(
         &'a self,
         ask: &'a Ask,
         row: usize,
         tried: &'a [WorkerId],
     ) -> impl Iterator<Item = &'a Worker> {
-        self.alive(ask, row, tried)
-            .filter(|worker| worker.has_room())
+        self.serving(ask, row)
+            .filter(|worker| exclusion(worker, tried).is_none())
     }
 
     fn book(&mut self, worker: WorkerId, order: Order, now: Seconds) -> Booking {
@@ -210,6 +243,19 @@ impl Roster {
             .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
             .cloned();
         NoChoice::UnknownModel { nearest }
+    }
+}
+
+/// What speaks against giving a worker that serves the model a request.
+fn exclusion(worker: &Worker, tried: &[WorkerId]) -> Option<Exclusion> {
+    if tried.contains(&worker.id()) {
+        Some(Exclusion::Tried)
+    } else if !worker.health().serves() {
+        Some(Exclusion::Down)
+    } else if !worker.has_room() {
+        Some(Exclusion::Full)
+    } else {
+        None
     }
 }
 
@@ -323,6 +369,38 @@ mod tests {
             nearest(&mut roster, &ask(Some("larg"))),
             Some("large".into())
         );
+    }
+
+    /// What became of each worker in the last choice.
+    fn verdicts(roster: &Roster) -> Vec<(u32, &'static str)> {
+        let told = |considered: &Considered| (considered.worker.0, considered.verdict.label());
+        roster.considered().iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_choice_keeps_whom_it_considered_and_why_the_others_were_left_out() {
+        let mut roster = roster();
+        let small = ask(Some("small"));
+        let held = [(); 2].map(|()| choose(&mut roster, &small, &[WorkerId(1)]).unwrap());
+        assert_eq!(verdicts(&roster), [(0, "picked"), (1, "tried")]);
+        let priced = roster.considered()[0];
+        assert_eq!(priced.terms, held[1].terms);
+        choose(&mut roster, &small, &[]).unwrap();
+        assert_eq!(verdicts(&roster), [(0, "full"), (1, "picked")]);
+        assert!(roster.considered()[0].terms.wait > Seconds::ZERO);
+        let dead = roster.worker_mut(WorkerId(1)).unwrap();
+        dead.probe(Err("no answer".into()), Seconds(1.0));
+        choose(&mut roster, &small, &[]).unwrap_err();
+        assert_eq!(verdicts(&roster), [(0, "full"), (1, "down")]);
+        roster.finish(
+            held.into_iter().next().unwrap().booking,
+            Outcome::Gone,
+            Seconds(1.0),
+        );
+        choose(&mut roster, &ask(None), &[]).unwrap();
+        assert_eq!(verdicts(&roster), [(0, "picked"), (1, "down")]);
+        choose(&mut roster, &ask(Some("nobody's")), &[]).unwrap_err();
+        assert_eq!(verdicts(&roster), []);
     }
 
     #[test]

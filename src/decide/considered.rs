@@ -1,0 +1,66 @@
+//! Whom a choice considered, and what became of each: what "why this worker" is answered from.
+//!
+//! Everybody who may serve the request stands in the list, priced, also those who were left out, so that a person sees
+//! that the fast machine was full rather than wonders why it was not asked. It is written as the choice is made, by the
+//! very code that makes it, into space that the next choice reuses: an explanation can't disagree with the choice, and
+//! costs nothing when nobody asks.
+
+use super::cost::Terms;
+use crate::units::WorkerId;
+
+/// One worker in a choice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Considered {
+    /// Who.
+    pub worker: WorkerId,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The seconds expected there.
+    pub terms: Terms,
+}
+
+/// What became of a worker in a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was given the request.
+    Picked,
+    /// It could have been.
+    Candidate,
+    /// It could not.
+    Excluded(Exclusion),
+}
+
+/// Why a worker was left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exclusion {
+    /// It was tried for this request already.
+    Tried,
+    /// Its probes say that it is down.
+    Down,
+    /// It holds as many requests as it may.
+    Full,
+}
+
+impl Verdict {
+    /// One word, as the admin API says it; for an exclusion its reason.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Verdict::Picked => "picked",
+            Verdict::Candidate => "candidate",
+            Verdict::Excluded(exclusion) => exclusion.label(),
+        }
+    }
+}
+
+impl Exclusion {
+    /// One word, as the admin API says it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Exclusion::Tried => "tried",
+            Exclusion::Down => "down",
+            Exclusion::Full => "full",
+        }
+    }
+}
