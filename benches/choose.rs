@@ -55,6 +55,7 @@ impl Bench {
                 work: Work::Generate,
                 prompt: Tokens(700.0),
                 max_tokens: Some(256),
+                deadline: None,
                 streamed: true,
             },
             now: Seconds::ZERO,

@@ -157,6 +157,7 @@ fn ask(facts: &RequestFacts, way: &Way<'_>) -> Ask {
         },
         prompt: facts.prompt,
         max_tokens: facts.max_tokens,
+        deadline: None,
         streamed: facts.streamed,
     }
 }

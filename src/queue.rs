@@ -170,6 +170,7 @@ mod tests {
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
+            deadline: None,
             streamed: false,
         }
     }

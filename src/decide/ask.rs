@@ -38,11 +38,19 @@ pub struct WorkerSpec {
 pub struct Rules {
     /// How one of several workers is chosen.
     pub policy: Policy,
+    /// The time over which a weight counts what a worker finishes before it fails; above zero.
+    pub horizon: Seconds,
+    /// With more candidates than this, [`Policy::LeastTime`] compares a few that it draws.
+    pub sample_above: usize,
 }
 
 impl From<Policy> for Rules {
     fn from(policy: Policy) -> Self {
-        Rules { policy }
+        Rules {
+            policy,
+            horizon: Seconds(60.0),
+            sample_above: 500,
+        }
     }
 }
 
@@ -59,6 +67,8 @@ pub struct Ask {
     pub prompt: Tokens,
     /// The most output tokens the client wants.
     pub max_tokens: Option<u32>,
+    /// The seconds that the client still has, if it has said so.
+    pub deadline: Option<Seconds>,
     /// Whether the answer comes token by token.
     pub streamed: bool,
 }

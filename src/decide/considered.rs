@@ -15,7 +15,7 @@ pub struct Considered {
     pub worker: WorkerId,
     /// What became of it.
     pub verdict: Verdict,
-    /// The seconds expected there.
+    /// The seconds expected there; all zero for one that was not sampled, since it was not priced.
     pub terms: Terms,
 }
 
@@ -39,6 +39,10 @@ pub enum Exclusion {
     Down,
     /// It holds as many requests as it may.
     Full,
+    /// The fleet is so large that only a few were drawn to be compared.
+    NotSampled,
+    /// It would answer too late for the client, and somebody else would not.
+    Deadline,
 }
 
 impl Verdict {
@@ -61,6 +65,8 @@ impl Exclusion {
             Exclusion::Tried => "tried",
             Exclusion::Down => "down",
             Exclusion::Full => "full",
+            Exclusion::NotSampled => "not_sampled",
+            Exclusion::Deadline => "deadline",
         }
     }
 }

@@ -169,7 +169,7 @@ impl FleetState {
         let picks = workers.iter().map(|worker| worker.record().picks).sum();
         workers
             .iter()
-            .map(|worker| WorkerView::of(worker, self.roster.traffic(), picks, now))
+            .map(|worker| WorkerView::of(worker, &self.roster, picks, now))
             .collect()
     }
 
@@ -219,6 +219,7 @@ mod tests {
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
+            deadline: None,
             streamed: false,
         }
     }

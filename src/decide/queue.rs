@@ -135,6 +135,7 @@ mod tests {
             work: Work::Embed,
             prompt: Tokens(1.0),
             max_tokens: None,
+            deadline: None,
             streamed: false,
         };
         Waiter {

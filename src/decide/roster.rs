@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
 use super::considered::{Considered, Exclusion, Verdict};
-use super::cost::{self, Size};
-use super::pick::Candidate;
-use super::traffic::{RunningMean, Traffic};
+use super::cost::{self, Size, Terms};
+use super::pick::{Candidate, Policy, SAMPLE};
+use super::traffic::{self, Outputs, Traffic};
 use super::worker::{Booking, Order, Worker, believable};
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
@@ -39,9 +39,11 @@ struct Model {
     /// Who serves it, in order.
     workers: Vec<WorkerId>,
     /// The expected length of its answers.
-    output: RunningMean,
+    outputs: Outputs,
     /// Who was picked last.
     last: Option<WorkerId>,
+    /// The requests that each of `workers` is owed by its weight, at most one either way.
+    owed: Vec<f64>,
 }
 
 impl Roster {
@@ -70,8 +72,14 @@ impl Roster {
         self.workers.get_mut(id.index())
     }
 
-    pub(super) fn traffic(&self) -> &Traffic {
-        &self.traffic
+    /// Requests a second that a worker serves, of the mix that the fleet sees.
+    pub(super) fn rate(&self, worker: &Worker) -> f64 {
+        self.traffic.rate(worker.speeds(), worker.spec().cap)
+    }
+
+    /// Requests that a worker is expected to finish within the horizon before it fails.
+    pub(super) fn weight(&self, worker: &Worker, now: Seconds) -> f64 {
+        traffic::weight(self.rate(worker), worker.hazard(now), self.rules.horizon)
     }
 
     /// Whom the last choice considered.
@@ -90,7 +98,11 @@ impl Roster {
         self.considered.clear();
         let row = self.row(ask).ok_or_else(|| self.unknown(ask))?;
         let size = self.size(ask, row);
-        self.consider(ask, row, size, tried, now);
+        self.filter(ask, row, tried);
+        self.sample(rng);
+        self.price(size, now);
+        self.heed(ask.deadline);
+        self.list(row, size.work, now);
         let found = self.candidates.len();
         let last = self.models[row].last;
         let picked = self.rules.policy.pick(&mut self.candidates, last, rng);
@@ -102,6 +114,7 @@ impl Roster {
             number: self.booked,
             model: row,
             size,
+            max_tokens: ask.max_tokens,
             streamed: ask.streamed,
             wait: terms.wait,
         };
@@ -119,8 +132,12 @@ impl Roster {
             && booking.work() == Work::Generate
             && let Some(output) = believable(output_tokens)
         {
-            self.models[booking.model()].output.add(output);
+            let outputs = &mut self.models[booking.model()].outputs;
+            outputs.add(booking.max_tokens, output);
             self.traffic.answered(output);
+        }
+        if matches!(outcome, Outcome::Failed | Outcome::Refused) {
+            self.traffic.lost(now - booking.sent);
         }
         if let Some(worker) = self.worker_mut(booking.worker()) {
             worker.finish(booking, outcome, now);
@@ -133,29 +150,101 @@ impl Roster {
             .is_some_and(|row| self.with_room(ask, row, tried).next().is_some())
     }
 
-    /// Prices everybody who serves the model, and lists as candidates those who may be given the request.
-    fn consider(&mut self, ask: &Ask, row: usize, size: Size, tried: &[WorkerId], now: Seconds) {
+    /// Lists everybody who serves the model, with what speaks against giving it the request.
+    fn filter(&mut self, ask: &Ask, row: usize, tried: &[WorkerId]) {
         let mut considered = std::mem::take(&mut self.considered);
         considered.extend(self.serving(ask, row).map(|worker| Considered {
             worker: worker.id(),
             verdict: exclusion(worker, tried).map_or(Verdict::Candidate, Verdict::Excluded),
-            terms: cost::price(worker, size, now),
+            terms: Terms::default(),
         }));
         self.considered = considered;
-        let fitting = self
-            .considered
-            .iter()
-            .filter(|considered| considered.verdict == Verdict::Candidate);
-        self.candidates.clear();
-        self.candidates.extend(fitting.map(|considered| {
+    }
+
+    /// In a large fleet, keeps as candidates a few drawn at random: in one pass, each as likely as the others (D. Knuth,
+    /// "The Art of Computer Programming", volume 2, algorithm 3.4.2S).
+    fn sample(&mut self, rng: &mut Rng) {
+        let mut left = candidates(&self.considered).count();
+        if self.rules.policy != Policy::LeastTime || left <= self.rules.sample_above.max(SAMPLE) {
+            return;
+        }
+        let mut wanted = SAMPLE;
+        for considered in &mut self.considered {
+            if considered.verdict == Verdict::Candidate {
+                if rng.below(left) < wanted {
+                    wanted -= 1;
+                } else {
+                    considered.verdict = Verdict::Excluded(Exclusion::NotSampled);
+                }
+                left -= 1;
+            }
+        }
+    }
+
+    /// Prices everybody but those who were not sampled.
+    fn price(&mut self, size: Size, now: Seconds) {
+        let loss = self.traffic.loss();
+        for considered in &mut self.considered {
+            if considered.verdict != Verdict::Excluded(Exclusion::NotSampled) {
+                let worker = &self.workers[considered.worker.index()];
+                considered.terms = cost::price(worker, size, loss, now);
+            }
+        }
+    }
+
+    /// Leaves out those who would be too late for the client, if somebody would not.
+    fn heed(&mut self, deadline: Option<Seconds>) {
+        let Some(deadline) = deadline else { return };
+        let late = |considered: &Considered| considered.terms.answer() > deadline;
+        if candidates(&self.considered).all(late) {
+            return;
+        }
+        for considered in &mut self.considered {
+            if considered.verdict == Verdict::Candidate && late(considered) {
+                considered.verdict = Verdict::Excluded(Exclusion::Deadline);
+            }
+        }
+    }
+
+    /// Lists the candidates for the policy.
+    fn list(&mut self, row: usize, work: Work, now: Seconds) {
+        let mut listed = std::mem::take(&mut self.candidates);
+        listed.clear();
+        listed.extend(candidates(&self.considered).map(|considered| {
             let worker = &self.workers[considered.worker.index()];
             Candidate {
                 worker: considered.worker,
                 terms: considered.terms,
-                samples: worker.speeds().prefill_samples(size.work),
+                samples: worker.speeds().prefill_samples(work),
                 inflight: worker.inflight(),
+                owed: 0.0,
             }
         }));
+        if self.rules.policy == Policy::Weighted {
+            self.credit(&mut listed, row, now);
+        }
+        self.candidates = listed;
+    }
+
+    /// Owes every candidate its share of one request. Whoever is absent gets nothing, and comes back with what it was owed
+    /// when it left, which is bounded: no burst makes up for an outage.
+    fn credit(&mut self, listed: &mut [Candidate], row: usize, now: Seconds) {
+        let weight = |id: WorkerId| self.weight(&self.workers[id.index()], now);
+        let all: f64 = listed
+            .iter()
+            .map(|candidate| weight(candidate.worker))
+            .sum();
+        for candidate in &mut *listed {
+            candidate.owed = weight(candidate.worker) / all;
+        }
+        let model = &mut self.models[row];
+        for candidate in listed {
+            if let Ok(place) = model.workers.binary_search(&candidate.worker) {
+                let owed = &mut model.owed[place];
+                *owed = (*owed + candidate.owed).clamp(-1.0, 1.0);
+                candidate.owed = *owed;
+            }
+        }
     }
 
     fn mark_picked(&mut self, picked: WorkerId) {
@@ -172,10 +261,7 @@ impl Roster {
     }
 
     fn size(&self, ask: &Ask, row: usize) -> Size {
-        let expected = self.models[row].output.get();
-        let output = ask
-            .max_tokens
-            .map_or(expected, |most| expected.min(f64::from(most)));
+        let output = self.models[row].outputs.expected(ask.max_tokens);
         let prompt = believable(Some(ask.prompt.0)).unwrap_or_default();
         Size::new(ask.work, prompt, output)
     }
@@ -215,7 +301,13 @@ impl Roster {
     fn book(&mut self, worker: WorkerId, order: Order, now: Seconds) -> Booking {
         self.booked += 1;
         self.traffic.placed(order.size);
-        self.models[order.model].last = Some(worker);
+        let model = &mut self.models[order.model];
+        model.last = Some(worker);
+        if let Policy::Weighted = self.rules.policy
+            && let Ok(place) = model.workers.binary_search(&worker)
+        {
+            model.owed[place] -= 1.0;
+        }
         self.workers[worker.index()].book(order, now)
     }
 
@@ -246,6 +338,13 @@ impl Roster {
     }
 }
 
+/// Those of a list who may be given the request.
+fn candidates(considered: &[Considered]) -> impl Iterator<Item = &Considered> {
+    considered
+        .iter()
+        .filter(|considered| considered.verdict == Verdict::Candidate)
+}
+
 /// What speaks against giving a worker that serves the model a request.
 fn exclusion(worker: &Worker, tried: &[WorkerId]) -> Option<Exclusion> {
     if tried.contains(&worker.id()) {
@@ -268,10 +367,11 @@ fn models(workers: &[Worker]) -> Vec<Model> {
             serving.entry(name).or_default().push(worker.id());
         }
     }
-    let row = |(name, workers)| Model {
+    let row = |(name, workers): (_, Vec<WorkerId>)| Model {
         name,
+        owed: vec![0.0; workers.len()],
         workers,
-        output: RunningMean::of_outputs(),
+        outputs: Outputs::new(),
         last: None,
     };
     serving.into_iter().map(row).collect()
@@ -279,7 +379,6 @@ fn models(workers: &[Worker]) -> Vec<Model> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pick::Policy;
     use super::*;
     use crate::units::Tokens;
 
@@ -307,6 +406,7 @@ mod tests {
             work: Work::Generate,
             prompt: Tokens(100.0),
             max_tokens: None,
+            deadline: None,
             streamed: true,
         }
     }
@@ -422,6 +522,110 @@ mod tests {
         );
     }
 
+    /// Equal workers for one model, except for the speeds typed.
+    fn fleet(speeds: &[f64], policy: Policy) -> Roster {
+        let spec = |speed: &f64| WorkerSpec {
+            name: "w".into(),
+            models: Vec::new(),
+            cap: 1_000,
+            speed: Some(*speed),
+            rise: 1,
+            fall: 1,
+        };
+        Roster::new(speeds.iter().map(spec).collect(), policy.into())
+    }
+
+    /// The share of the first worker in so many requests, of which some are held at a time.
+    fn share_of_first(roster: &mut Roster, requests: u32, held: usize) -> f64 {
+        let mut bookings = std::collections::VecDeque::new();
+        let mut first = 0;
+        for _ in 0..requests {
+            let choice = choose(roster, &ask(None), &[]).unwrap();
+            first += u32::from(choice.worker == WorkerId(0));
+            bookings.push_back(choice.booking);
+            if bookings.len() > held {
+                let oldest = bookings.pop_front().unwrap();
+                roster.finish(oldest, Outcome::Gone, Seconds(1.0));
+            }
+        }
+        f64::from(first) / f64::from(requests)
+    }
+
+    #[test]
+    fn typed_weights_are_honoured_one_at_a_time_and_many_at_once() {
+        for held in [0, 30] {
+            let mut roster = fleet(&[5.0, 1.0], Policy::Weighted);
+            let share = share_of_first(&mut roster, 600, held);
+            assert!((share / (5.0 / 6.0) - 1.0).abs() < 0.03, "{held}: {share}");
+            assert!(((1.0 - share) * 6.0 - 1.0).abs() < 0.03, "{held}: {share}");
+            // Negative control: a policy that is blind to weights gives the first half of them.
+            roster.rules.policy = Policy::RoundRobin;
+            assert!(share_of_first(&mut roster, 600, held) < 0.51);
+        }
+    }
+
+    #[test]
+    fn a_worker_that_comes_back_gets_its_share_and_no_burst() {
+        let mut roster = fleet(&[1.0, 1.0], Policy::Weighted);
+        let back = WorkerId(0);
+        let gone = |roster: &mut Roster| {
+            let choice = choose(roster, &ask(None), &[back]).unwrap();
+            roster.finish(choice.booking, Outcome::Gone, Seconds(1.0));
+        };
+        (0..1_000).for_each(|_| gone(&mut roster));
+        let share = share_of_first(&mut roster, 10, 0);
+        assert!((0.4..=0.6).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_large_fleet_is_sampled_evenly_and_a_small_one_is_not() {
+        let mut roster = fleet(&[1.0; 12], Policy::LeastTime);
+        roster.rules.sample_above = 11;
+        let mut rng = Rng::seeded(1);
+        let mut drawn = [0_u32; 12];
+        for _ in 0..1_200 {
+            let choice = roster
+                .choose(&ask(None), &[], Seconds(1.0), &mut rng)
+                .unwrap();
+            assert_eq!(choice.candidates, SAMPLE);
+            for considered in roster.considered() {
+                let priced = considered.terms.total() > Seconds::ZERO;
+                let left_out = considered.verdict == Verdict::Excluded(Exclusion::NotSampled);
+                assert_eq!(priced, !left_out);
+                drawn[considered.worker.index()] += u32::from(priced);
+            }
+            roster.finish(choice.booking, Outcome::Gone, Seconds(1.0));
+        }
+        assert!(
+            drawn.iter().all(|times| (240..360).contains(times)),
+            "{drawn:?}"
+        );
+        roster.rules.sample_above = 12;
+        assert_eq!(choose(&mut roster, &ask(None), &[]).unwrap().candidates, 12);
+        roster.rules = Rules {
+            sample_above: 0,
+            ..Policy::Random.into()
+        };
+        assert_eq!(choose(&mut roster, &ask(None), &[]).unwrap().candidates, 12);
+    }
+
+    #[test]
+    fn who_would_be_too_late_is_left_out_unless_all_would() {
+        let mut roster = fleet(&[1.0, 10.0, 2.0], Policy::RoundRobin);
+        let mut hurried = ask(None);
+        let mut candidates = |deadline| {
+            hurried.deadline = Some(Seconds(deadline));
+            let choice = choose(&mut roster, &hurried, &[]).unwrap();
+            roster.finish(choice.booking, Outcome::Gone, Seconds(1.0));
+            let late = Verdict::Excluded(Exclusion::Deadline);
+            let left_out = roster.considered().iter().filter(|one| one.verdict == late);
+            (choice.candidates, left_out.count())
+        };
+        // 200 tokens take 4.1, 0.41 and 2.05 seconds.
+        let found = [9.0, 3.0, 1.0, 0.1, f64::NAN].map(&mut candidates);
+        assert_eq!(found, [(3, 0), (2, 1), (1, 2), (3, 0), (3, 0)]);
+    }
+
     #[test]
     fn round_robin_goes_round_for_each_model() {
         let mut roster = roster();
@@ -459,11 +663,11 @@ mod tests {
         }
         let large = roster.row(&ask(Some("large"))).unwrap();
         let small = roster.row(&ask(Some("small"))).unwrap();
-        assert!(roster.models[large].output.get() < 20.0);
-        assert_eq!(roster.models[small].output.get(), 200.0);
+        assert!(roster.models[large].outputs.expected(None) < 20.0);
+        assert_eq!(roster.models[small].outputs.expected(None), 200.0);
         let mut embedding = ask(Some("small"));
         embedding.work = Work::Embed;
         decode(&mut roster, &embedding);
-        assert_eq!(roster.models[small].output.get(), 200.0);
+        assert_eq!(roster.models[small].outputs.expected(None), 200.0);
     }
 }

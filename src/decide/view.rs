@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ask::Work;
 use super::health::State;
 use super::line_fit::Line;
-use super::traffic::Traffic;
+use super::roster::Roster;
 use super::worker::Worker;
 use crate::units::{Seconds, WorkerId};
 
@@ -41,6 +41,8 @@ pub struct WorkerView {
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
     /// what one is worth in terms of the other.
     pub rate: f64,
+    /// Requests that it is expected to finish within the horizon before it fails.
+    pub weight: f64,
     /// 1/λ: the busy time it is expected to infer before it fails.
     pub fail_timeout: Seconds,
     /// Its share of all requests placed, 0 to 1.
@@ -68,7 +70,7 @@ impl WorkerView {
         clippy::cast_precision_loss,
         reason = "a share is for people; counts stay far below 2^53"
     )]
-    pub(super) fn of(worker: &Worker, traffic: &Traffic, picks: u64, now: Seconds) -> Self {
+    pub(super) fn of(worker: &Worker, roster: &Roster, picks: u64, now: Seconds) -> Self {
         let (spec, health, speeds) = (worker.spec(), worker.health(), worker.speeds());
         let prefill = |work| Learned {
             line: speeds.prefill(work),
@@ -92,7 +94,8 @@ impl WorkerView {
                 samples: speeds.decode_samples(),
             },
             round_trip: worker.net(),
-            rate: traffic.rate(speeds, spec.cap),
+            rate: roster.rate(worker),
+            weight: roster.weight(worker, now),
             fail_timeout: Seconds(1.0 / worker.hazard(now)),
             share: record.picks as f64 / picks.max(1) as f64,
             picks: record.picks,

@@ -56,8 +56,9 @@ pub struct Booking {
     number: u64,
     model: usize,
     size: Size,
+    pub(super) max_tokens: Option<u32>,
     streamed: bool,
-    sent: Seconds,
+    pub(super) sent: Seconds,
     wait: Seconds,
     /// Request-seconds on its worker when it was sent.
     sharing_seconds: f64,
@@ -120,6 +121,8 @@ pub(super) struct Order {
     pub model: usize,
     /// Its size.
     pub size: Size,
+    /// The client's bound on its answer.
+    pub max_tokens: Option<u32>,
     /// Whether its answer comes token by token.
     pub streamed: bool,
     /// The wait expected here.
@@ -222,6 +225,7 @@ impl Worker {
             number: order.number,
             model: order.model,
             size: order.size,
+            max_tokens: order.max_tokens,
             streamed: order.streamed,
             sent: now,
             wait: order.wait,
@@ -409,6 +413,7 @@ mod tests {
             number,
             model: 0,
             size: Size::new(work, 1_000.0, 0.0),
+            max_tokens: None,
             streamed,
             wait: Seconds::ZERO,
         }

@@ -70,6 +70,8 @@ pub struct WorkerGauges<'a> {
     pub state: &'a str,
     /// Requests it holds.
     pub inflight: u32,
+    /// Requests that it is expected to finish within the horizon before it fails.
+    pub weight: f64,
     /// Tokens per second while reading prompts, once learned.
     pub prefill: Option<f64>,
     /// Tokens per second of one stream alone, once learned.
@@ -91,6 +93,7 @@ pub struct Metrics {
     queue_depth: Gauge,
     inflight: Gauges<1>,
     state: Gauges<2>,
+    weight: Gauges<1>,
     speed: Gauges<2>,
     buffered: IntGauge,
     connections: IntGauge,
@@ -122,6 +125,7 @@ impl Metrics {
             queue_depth: rows.gauge("forebay_queue_depth")?,
             inflight: rows.gauges("forebay_inflight")?,
             state: rows.gauges("forebay_worker_state")?,
+            weight: rows.gauges("forebay_worker_weight")?,
             speed: rows.gauges("forebay_worker_speed")?,
             buffered: rows.whole_gauge("forebay_buffered_bytes")?,
             connections: rows.whole_gauge("forebay_open_connections")?,
@@ -167,6 +171,7 @@ impl Metrics {
     /// Shows a worker. The fleet is asked when the metrics are read, so a request pays nothing for these.
     pub fn show_worker(&self, worker: &WorkerGauges<'_>) {
         self.inflight.set([worker.name], f64::from(worker.inflight));
+        self.weight.set([worker.name], worker.weight);
         for state in WORKER_STATES {
             let is = f64::from(u8::from(state == worker.state));
             self.state.set([worker.name, state], is);
@@ -306,6 +311,7 @@ mod tests {
             name: "w",
             state: "up",
             inflight: 2,
+            weight: 90.0,
             prefill: Some(5300.0),
             decode: Some(48.0),
         });

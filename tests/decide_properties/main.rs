@@ -13,6 +13,7 @@ mod counters;
 mod line;
 mod machine;
 mod shares;
+mod weights;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
         work,
         prompt: Tokens(prompt),
         max_tokens: None,
+        deadline: None,
         streamed: true,
     }
 }
