@@ -177,8 +177,8 @@ mod tests {
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
-            streamed: false,
             deadline: None,
+            streamed: false,
         }
     }
 

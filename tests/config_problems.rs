@@ -109,11 +109,6 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "[limits]",
     ),
     (
-        "[routing]\npolicy = \"weighted\"",
-        "not supported by this version yet",
-        "least_time",
-    ),
-    (
         "[routing]\npolicy = \"randm\"",
         "unknown word",
         "\"random\"",

@@ -300,6 +300,7 @@ mod tests {
             decode: None,
             rtt: Some(Seconds(0.001)),
             speed: Some(2.3),
+            weight: 90.0,
             share: None,
             requests: 7,
             failures: 0,
@@ -408,7 +409,7 @@ mod tests {
             "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up",
             "since": "2026-11-30T02:43:19.500Z", "models": ["chat"], "inflight": 2, "max_inflight": 64,
             "queue": 1, "decoding": 1, "prefill": { "request_s": 0.01, "token_s": 0.0002 },
-            "rtt_s": 0.001, "speed": 2.3, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "refused": 0}, "failures": 0,
+            "rtt_s": 0.001, "speed": 2.3, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "refused": 0}, "failures": 0,
         });
         assert_eq!(json["workers"], serde_json::json!([expected]));
         assert_eq!(json["queued"], 3);
@@ -423,6 +424,7 @@ mod tests {
         for line in [
             "forebay_inflight{worker=\"worker-<a>\"} 2",
             "forebay_worker_state{state=\"up\",worker=\"worker-<a>\"} 1",
+            "forebay_worker_weight{worker=\"worker-<a>\"} 90",
             "forebay_worker_speed{phase=\"prefill\",worker=\"worker-<a>\"} 5000",
             "forebay_queue_depth 3",
         ] {

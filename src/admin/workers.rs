@@ -89,6 +89,8 @@ pub struct WorkerRow {
     /// Speed relative to the slowest worker, which is 1; above zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
+    /// Requests that it is expected to finish within the horizon before it fails; above zero.
+    pub weight: f64,
     /// Its share of the requests of late, 0…1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
@@ -164,6 +166,7 @@ impl FleetView {
                 name: &worker.name,
                 state: worker.state,
                 inflight: worker.inflight,
+                weight: worker.weight,
                 prefill: worker.prefill.and_then(|line| line.tokens_per_second()),
                 decode: worker.decode.and_then(|line| line.tokens_per_second()),
                 fail_timeout: worker.fail_timeout,

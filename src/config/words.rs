@@ -37,6 +37,7 @@ pub const fn words<const N: usize, T: Choice>() -> [&'static str; N] {
 impl Choice for Policy {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("least_time", Policy::LeastTime),
+        ("weighted", Policy::Weighted),
         ("round_robin", Policy::RoundRobin),
         ("least_inflight", Policy::LeastInflight),
         ("random", Policy::Random),

@@ -46,6 +46,10 @@ pub struct Rules {
     pub policy: Policy,
     /// What happens when nobody who fits is alive.
     pub all_down: AllDown,
+    /// The time over which a weight counts what a worker finishes before it fails; above zero.
+    pub horizon: Seconds,
+    /// With more candidates than this, [`Policy::LeastTime`] compares a few that it draws.
+    pub sample_above: usize,
 }
 
 impl From<Policy> for Rules {
@@ -53,6 +57,8 @@ impl From<Policy> for Rules {
         Rules {
             policy,
             all_down: AllDown::default(),
+            horizon: Seconds(60.0),
+            sample_above: 500,
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Booking {
     pub(super) number: u64,
     pub(super) model: usize,
     pub(super) size: Size,
+    /// The client's bound on its answer.
+    pub(super) max_tokens: Option<u32>,
     pub(super) streamed: bool,
     pub(super) sent: Seconds,
     pub(super) wait: Seconds,
@@ -83,6 +85,8 @@ pub(super) struct Order {
     pub model: usize,
     /// Its size.
     pub size: Size,
+    /// The client's bound on its answer.
+    pub max_tokens: Option<u32>,
     /// Whether its answer comes token by token.
     pub streamed: bool,
     /// The wait expected here.

@@ -4,16 +4,23 @@
 //! counts and utilisation can't be. For worker i and a request of x prompt tokens:
 //!
 //! ```text
-//! C    = net + wait + own + decode
+//! C    = net + wait + own + decode + external + failure
 //! own  = a + b·x                              the prefill line of this kind of work
 //! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = smoothed time of a round trip
+//! external = ½·(d·E[out] + ½·own)·streams     delay laid on the streams that run there
+//! failure  = (1 − exp(−λ·D))·(D + loss)       D: the terms before; loss: what a failed request lost of late
 //! ```
 //!
 //! The lines are those of a worker alone: beside busy neighbours on its machine, own, decode and the sum in wait take
 //! 1 + κ·m times as long (`machine.rs`).
+//!
+//! The external term is not this request's time but that of others: every token of theirs takes d longer while it
+//! generates, and its prefill holds them up. Counted fully it would pile everything on whoever is idle; one half is what
+//! did best in simulation. The failure term is the worth of a machine that lasts: the chance that an outage falls into
+//! the time the request is there, times the time that is then lost.
 //!
 //! Simulated over public traces, this backlog in tokens priced by learned speeds is nearly all of what a clairvoyant
 //! router gains over counting requests. Prices cost constant time per worker: the sums over Q are kept, not recomputed.
@@ -25,6 +32,11 @@ use crate::units::Seconds;
 
 /// The least prompt that is reckoned with: below it the fixed part rules, and a fit through zero sizes says nothing.
 const LEAST_PROMPT: f64 = 16.0;
+
+/// The part of the delay laid on others that is counted.
+const EXTERNALITY: f64 = 0.5;
+/// The part of a prefill for which running streams stand still: engines mix prompts and tokens in one batch.
+const HELD_UP: f64 = 0.5;
 
 /// A request as the price sees it.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +61,7 @@ impl Size {
 }
 
 /// The parts of a price. Each is zero or more.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Terms {
     /// To the worker and back.
     pub net: Seconds,
@@ -59,29 +71,56 @@ pub struct Terms {
     pub own: Seconds,
     /// From its first to its last token.
     pub decode: Seconds,
+    /// The delay it lays on those already running there, as far as it counts.
+    pub external: Seconds,
+    /// What is expected to be lost because the worker fails meanwhile.
+    pub failure: Seconds,
 }
 
 impl Terms {
-    /// The expected seconds until the answer is complete.
+    /// The price: all terms together.
     #[must_use]
     pub fn total(&self) -> Seconds {
+        self.answer() + self.external + self.failure
+    }
+
+    /// The expected seconds until the answer is complete, if nothing fails: what counts toward a client's deadline.
+    #[must_use]
+    pub fn answer(&self) -> Seconds {
         self.net + self.wait + self.own + self.decode
     }
 }
 
 /// What this request would cost on this worker of this machine if it were sent now.
-pub(super) fn price(worker: &Worker, machine: &Machine, size: Size, now: Seconds) -> Terms {
+/// `loss` is what a failed request has lost of late.
+pub(super) fn price(
+    worker: &Worker,
+    machine: &Machine,
+    size: Size,
+    loss: Seconds,
+    now: Seconds,
+) -> Terms {
     let slowdown = machine.slowdown_beside(worker.inflight() > 0);
-    let decode = match size.work {
-        Work::Embed => Seconds::ZERO,
-        Work::Generate => worker.pace_with_one_more() * slowdown * (size.output - 1.0).max(0.0),
+    let (decode, tokens) = match size.work {
+        Work::Embed => (Seconds::ZERO, 0.0),
+        Work::Generate => (
+            worker.pace_with_one_more() * slowdown * (size.output - 1.0).max(0.0),
+            size.output,
+        ),
     };
-    Terms {
+    let own = worker.speeds().prefill(size.work).at(size.prompt) * slowdown;
+    let slowed = Seconds(worker.speeds().decode().slope * tokens) + own * HELD_UP;
+    let mut terms = Terms {
         net: worker.net(),
         wait: worker.wait(slowdown, now),
-        own: worker.speeds().prefill(size.work).at(size.prompt) * slowdown,
+        own,
         decode,
-    }
+        external: slowed * f64::from(worker.decoding()) * EXTERNALITY,
+        failure: Seconds::ZERO,
+    };
+    let there = terms.total();
+    terms.failure = (there + loss) * -(-machine.hazard(now) * there.0).exp_m1();
+    terms
 }
 
 #[cfg(test)]
@@ -122,6 +161,7 @@ mod tests {
                 number,
                 model: 0,
                 size: *size,
+                max_tokens: None,
                 streamed: true,
                 wait: Seconds::ZERO,
             };
@@ -132,7 +172,13 @@ mod tests {
 
     /// The terms in tenths of milliseconds: net, wait, own, decode.
     fn terms(worker: &Worker, size: Size, now: f64) -> [f64; 4] {
-        let terms = price(worker, &Machine::default(), size, Seconds(now));
+        let terms = price(
+            worker,
+            &Machine::default(),
+            size,
+            Seconds(1.0),
+            Seconds(now),
+        );
         [terms.net, terms.wait, terms.own, terms.decode].map(|term| (term.0 * 1e4).round())
     }
 
@@ -141,8 +187,60 @@ mod tests {
         let idle = loaded(8, &[]);
         assert_eq!(terms(&idle, CHAT, 1.0), [200.0, 0.0, 1_100.0, 20_500.0]);
         assert_eq!(terms(&idle, EMBEDDING, 1.0), [200.0, 0.0, 105.0, 0.0]);
-        let total = price(&idle, &Machine::default(), CHAT, Seconds(1.0)).total();
-        assert!((total.0 - 2.18).abs() < 1e-9);
+        let priced = price(&idle, &Machine::default(), CHAT, Seconds(1.0), Seconds(1.0));
+        assert!((priced.answer().0 - 2.18).abs() < 1e-9);
+        let failure = (1.0 - (-2.18_f64 / 600.0).exp()) * (2.18 + 1.0);
+        assert!((priced.failure.0 - failure).abs() < 1e-9);
+        assert!((priced.total() - priced.answer() - priced.failure).0.abs() < 1e-9);
+    }
+
+    #[test]
+    fn running_streams_are_delayed_by_tokens_and_by_the_prefill() {
+        let external = |begun: u64, size: Size| {
+            let (mut worker, mut machine) = (loaded(8, &[]), Machine::default());
+            for number in 0..2 {
+                let order = Order {
+                    number,
+                    model: 0,
+                    size: CHAT,
+                    max_tokens: None,
+                    streamed: true,
+                    wait: Seconds::ZERO,
+                };
+                let mut held = worker.book(order, &mut machine, Seconds(1.0));
+                if number < begun {
+                    // The decode line stays the prior's: tokens alone teach it.
+                    worker.first_byte(&mut held, &mut machine, Seconds(1.0));
+                }
+            }
+            let own = worker.speeds().prefill(size.work).at(size.prompt).0;
+            let terms = price(
+                &worker,
+                &Machine::default(),
+                size,
+                Seconds(1.0),
+                Seconds(1.0),
+            );
+            (terms.external.0, own)
+        };
+        assert_eq!(external(0, CHAT).0, 0.0);
+        let (delay, own) = external(2, CHAT);
+        assert!((delay - 0.5 * 2.0 * (0.000_5 * 101.0 + 0.5 * own)).abs() < 1e-9);
+        let (delay, own) = external(1, EMBEDDING);
+        assert!((delay - 0.5 * 0.5 * own).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_worker_that_fails_often_and_failures_that_cost_much_are_dearer() {
+        let worker = loaded(8, &[]);
+        let mut machine = Machine::default();
+        let failure = |machine: &Machine, loss| {
+            price(&worker, machine, CHAT, Seconds(loss), Seconds(1.0)).failure
+        };
+        let calm = failure(&machine, 1.0);
+        assert!(failure(&machine, 30.0) > calm * 8.0);
+        machine.outage(Seconds(1.0));
+        assert!(failure(&machine, 1.0) > calm * 1.9);
     }
 
     #[test]

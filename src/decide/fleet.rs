@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, WorkerSpec};
 use super::booking::Booking;
+use super::considered::Considered;
 use super::health::State;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
@@ -75,6 +76,13 @@ impl FleetState {
         rng: &mut Rng,
     ) -> Result<Choice, NoChoice> {
         self.roster.choose(ask, tried, now, rng)
+    }
+
+    /// Whom the last choice considered, also one that a [grant](Self::grants) made or that picked nobody: all who serve
+    /// the model and are allowed, in the order of their ids or of the route's list. To be read under the same lock.
+    #[must_use]
+    pub fn considered(&self) -> &[Considered] {
+        self.roster.considered()
     }
 
     /// The first byte of a good answer's body came. Answers that are errors have none in this sense; for an answer that
@@ -254,8 +262,8 @@ mod tests {
             work: Work::Embed,
             prompt: Tokens(10.0),
             max_tokens: None,
-            streamed: false,
             deadline: None,
+            streamed: false,
         }
     }
 

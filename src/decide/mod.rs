@@ -3,7 +3,7 @@
 //! Time and randomness come in as arguments, decisions go out as values, so that the proxy and the simulator run the
 //! very same code; the lock around it is the only difference. [`FleetState`] is the door; behind it:
 //!
-//! - `cost` says what a request costs on a worker, in seconds, and `pick` takes the cheapest;
+//! - `cost` says what a request costs on a worker, in seconds, and `pick` takes the cheapest; `considered` keeps why;
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
@@ -20,6 +20,7 @@ mod ask;
 mod backlog;
 mod booking;
 mod condition;
+mod considered;
 mod cost;
 mod decode_meter;
 mod eject;
@@ -43,6 +44,7 @@ mod worker;
 
 pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
 pub use booking::Booking;
+pub use considered::{Considered, Exclusion, Fate};
 pub use cost::Terms;
 pub use eject::{EjectCause, EjectRule, Ejections};
 pub use fleet::{FleetState, Grant, StateChange};

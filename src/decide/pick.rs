@@ -22,12 +22,17 @@ use crate::units::WorkerId;
 const TIE: f64 = 1.02;
 /// After so many samples, a worker's belief counts for half.
 const HALF_BELIEVED: f64 = 8.0;
+/// So many are compared when there are too many to compare all: two would take most of what there is to gain
+/// (M. Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001), a third is cheap.
+pub(super) const SAMPLE: usize = 3;
 
 /// How a worker is chosen among those that could serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The least expected completion time in seconds.
     LeastTime,
+    /// Each as often as its weight says: smooth weighted round robin, as in nginx, with weights that are learned.
+    Weighted,
     /// One after the other.
     RoundRobin,
     /// The fewest requests in flight.
@@ -47,6 +52,8 @@ pub(super) struct Candidate {
     pub samples: u64,
     /// With how many requests already.
     pub inflight: u32,
+    /// The requests that it is owed, for [`Policy::Weighted`].
+    pub owed: f64,
 }
 
 impl Candidate {
@@ -80,6 +87,7 @@ impl Policy {
     ) -> Option<Candidate> {
         match self {
             Policy::LeastTime => keep_cheapest(candidates),
+            Policy::Weighted => keep_most_owed(candidates),
             Policy::LeastInflight => keep_idlest(candidates),
             Policy::RoundRobin => keep_next(candidates, last),
             Policy::Random => {}
@@ -99,6 +107,14 @@ fn keep_cheapest(candidates: &mut Vec<Candidate>) {
         .map(|candidate| candidate.doubted(fastest))
         .fold(f64::INFINITY, f64::min);
     candidates.retain(|candidate| candidate.doubted(fastest) <= least * TIE);
+}
+
+fn keep_most_owed(candidates: &mut Vec<Candidate>) {
+    let most = candidates
+        .iter()
+        .map(|candidate| candidate.owed)
+        .fold(f64::NEG_INFINITY, f64::max);
+    candidates.retain(|candidate| candidate.owed >= most);
 }
 
 fn keep_idlest(candidates: &mut Vec<Candidate>) {
@@ -124,13 +140,12 @@ mod tests {
         let priced = |(id, own): (u32, &f64)| Candidate {
             worker: WorkerId(id),
             terms: Terms {
-                net: Seconds::ZERO,
-                wait: Seconds::ZERO,
                 own: Seconds(*own),
-                decode: Seconds::ZERO,
+                ..Terms::default()
             },
             samples: 1_000,
             inflight: 9 - id,
+            owed: f64::from(id % 2),
         };
         (0..).zip(prices).map(priced).collect()
     }
@@ -151,6 +166,7 @@ mod tests {
     fn each_policy_takes_what_it_says() {
         let prices = [1.01, 1.0, 1.5];
         assert_eq!(picked(Policy::LeastTime, &prices), [0, 1]);
+        assert_eq!(picked(Policy::Weighted, &prices), [1]);
         assert_eq!(picked(Policy::LeastInflight, &prices), [2]);
         assert_eq!(picked(Policy::Random, &prices), [0, 1, 2]);
         assert!(picked(Policy::LeastTime, &[]).is_empty());

@@ -138,8 +138,8 @@ mod tests {
             work: Work::Embed,
             prompt: Tokens(1.0),
             max_tokens: None,
-            streamed: false,
             deadline: None,
+            streamed: false,
         };
         Waiter {
             ask,

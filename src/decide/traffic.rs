@@ -1,18 +1,33 @@
-//! What requests look like: prompt lengths by kind of work, and answer lengths by model.
+//! What requests look like: prompt lengths by kind of work, answer lengths by model, and what a failure costs.
 //!
-//! An answer's length can't be known before it is complete. Its expectation is one running mean per model, which is a
-//! fact about the model and its users rather than about a worker, so what one worker shows serves all. A client that
-//! sets `max_tokens` bounds it.
+//! An answer's length can't be known before it is complete. Its expectation is a fact about the model and its users
+//! rather than about a worker, so what one worker shows serves all. Clients that set `max_tokens` are of several kinds
+//! (a title wants 16 tokens, an agent allows 4,096 and uses 50), so there is a mean for each range of the bound; one
+//! that has no samples yet borrows that of the model. Whatever is expected, the client's bound holds.
+//!
+//! From rates comes what a worker is worth. Its *weight* is the number of requests it is expected to finish within the
+//! horizon T before it fails, at a rate v and λ outages a second:
+//!
+//! ```text
+//! w = ∫₀ᵀ v·exp(−λt) dt = v·(1 − exp(−λ·T))/λ
+//! ```
 
 use super::ask::Work;
 use super::cost::Size;
 use super::line_fit::Line;
 use super::speed::Speeds;
+use crate::units::Seconds;
 
 /// Output tokens expected of a model nobody has used yet.
 const OUTPUT_PRIOR: f64 = 200.0;
 /// A mean never moves by less than this share of a new sample's distance: a memory of about 100 requests.
 const LEAST_RATE: f64 = 0.01;
+/// The bounds between the ranges of `max_tokens`.
+const RANGES: [u32; 5] = [16, 64, 256, 1_024, 4_096];
+/// The seconds that a failed request is taken to lose until one has shown it.
+const LOSS_PRIOR: Seconds = Seconds(1.0);
+/// The share of a new loss in the mean.
+const LOSS_RATE: f64 = 0.1;
 /// The batch at which workers are compared by speed.
 const COMPARED_BATCH: u32 = 16;
 
@@ -32,6 +47,14 @@ impl RunningMean {
         }
     }
 
+    /// No belief: the first sample is the mean.
+    fn of_nothing() -> Self {
+        RunningMean {
+            mean: 0.0,
+            samples: 0.0,
+        }
+    }
+
     /// The mean.
     pub(super) fn get(self) -> f64 {
         self.mean
@@ -44,6 +67,42 @@ impl RunningMean {
     }
 }
 
+/// The answer lengths of one model.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outputs {
+    all: RunningMean,
+    /// First those of requests without a bound, then by range, last those above all ranges.
+    by_bound: [RunningMean; RANGES.len() + 2],
+}
+
+impl Outputs {
+    /// Nothing seen yet.
+    pub(super) fn new() -> Self {
+        Outputs {
+            all: RunningMean::of_outputs(),
+            by_bound: [RunningMean::of_nothing(); RANGES.len() + 2],
+        }
+    }
+
+    /// The expected length of an answer that may be this long.
+    pub(super) fn expected(&self, bound: Option<u32>) -> f64 {
+        let ours = self.by_bound[place(bound)];
+        let mean = if ours.samples > 0.0 { ours } else { self.all }.get();
+        bound.map_or(mean, |most| mean.min(f64::from(most)))
+    }
+
+    /// An answer that might have been this long was completed.
+    pub(super) fn add(&mut self, bound: Option<u32>, output: f64) {
+        self.all.add(output);
+        self.by_bound[place(bound)].add(output);
+    }
+}
+
+/// Where the answers with this bound are kept.
+fn place(bound: Option<u32>) -> usize {
+    bound.map_or(0, |most| 1 + RANGES.partition_point(|range| *range < most))
+}
+
 /// The mix of requests that the fleet sees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
@@ -52,20 +111,20 @@ pub(super) struct Traffic {
     output: RunningMean,
     /// The share of requests that generate.
     generating: RunningMean,
+    /// The seconds that a failed request has lost.
+    loss: Seconds,
 }
 
 impl Traffic {
     /// Nothing seen yet.
     pub(super) fn new() -> Self {
-        let nothing = RunningMean {
-            mean: 0.0,
-            samples: 0.0,
-        };
+        let nothing = RunningMean::of_nothing();
         Traffic {
             generate: nothing,
             embed: nothing,
             output: RunningMean::of_outputs(),
             generating: nothing,
+            loss: LOSS_PRIOR,
         }
     }
 
@@ -84,6 +143,16 @@ impl Traffic {
         self.output.add(output);
     }
 
+    /// A request failed so long after it was sent.
+    pub(super) fn lost(&mut self, seconds: Seconds) {
+        self.loss += (seconds.max(Seconds::ZERO) - self.loss) * LOSS_RATE;
+    }
+
+    /// The seconds that a failed request loses, of late.
+    pub(super) fn loss(&self) -> Seconds {
+        self.loss
+    }
+
     /// Requests of this mix that a worker with these lines and this many slots serves in a second.
     pub(super) fn rate(&self, speeds: &Speeds, cap: u32) -> f64 {
         let batch = f64::from(cap.clamp(1, COMPARED_BATCH));
@@ -99,9 +168,65 @@ impl Traffic {
     }
 }
 
+/// Requests that a worker with this rate and this hazard is expected to finish within the horizon.
+pub(super) fn weight(rate: f64, hazard: f64, horizon: Seconds) -> f64 {
+    rate * -(-hazard * horizon.0).exp_m1() / hazard
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_expected_by_the_bound_that_clients_set() {
+        let mut outputs = Outputs::new();
+        assert_eq!(outputs.expected(None), 200.0);
+        assert_eq!(outputs.expected(Some(7)), 7.0);
+        for _ in 0..10 {
+            outputs.add(Some(64), 40.0);
+            outputs.add(Some(2_000), 900.0);
+        }
+        assert_eq!(outputs.expected(Some(17)), 17.0);
+        assert_eq!(outputs.expected(Some(50)), 40.0);
+        assert_eq!(outputs.expected(Some(4_096)), 900.0);
+        let borrowed = outputs.expected(Some(5_000));
+        assert!(borrowed > 300.0 && borrowed < 500.0, "{borrowed}");
+        assert_eq!(outputs.expected(None), borrowed);
+    }
+
+    #[test]
+    fn ranges_of_bounds_meet_without_a_gap() {
+        let places = [
+            None,
+            Some(0),
+            Some(16),
+            Some(17),
+            Some(4_096),
+            Some(4_097),
+            Some(u32::MAX),
+        ]
+        .map(place);
+        assert_eq!(places, [0, 1, 1, 2, 5, 6, 6]);
+    }
+
+    #[test]
+    fn a_weight_is_what_is_finished_before_the_failure() {
+        let horizon = Seconds(60.0);
+        assert!((weight(2.0, 1e-12, horizon) - 120.0).abs() < 1e-3);
+        let often = weight(2.0, 1.0, horizon);
+        assert!((often - 2.0).abs() < 1e-9);
+        assert!(weight(2.0, 0.01, horizon) < weight(2.0, 0.001, horizon));
+    }
+
+    #[test]
+    fn losses_are_remembered_for_about_ten_failures() {
+        let mut traffic = Traffic::new();
+        assert_eq!(traffic.loss(), Seconds(1.0));
+        traffic.lost(Seconds(11.0));
+        assert_eq!(traffic.loss(), Seconds(2.0));
+        (0..100).for_each(|_| traffic.lost(Seconds(-3.0)));
+        assert!(traffic.loss() < Seconds(0.01) && traffic.loss() >= Seconds::ZERO);
+    }
 
     #[test]
     fn a_mean_forgets_its_prior_and_then_its_past() {

@@ -54,6 +54,8 @@ pub struct WorkerView {
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
     /// what one is worth in terms of the other.
     pub rate: f64,
+    /// Requests that it is expected to finish within the horizon before it fails.
+    pub weight: f64,
     /// 1/λ: the busy time it is expected to infer before it fails.
     pub fail_timeout: Seconds,
     /// Its share of all requests placed, 0 to 1.
@@ -113,7 +115,8 @@ impl WorkerView {
                 samples: speeds.decode_samples(),
             },
             round_trip: worker.net(),
-            rate: roster.traffic().rate(speeds, spec.cap),
+            rate: roster.rate(worker),
+            weight: roster.weight(worker, now),
             fail_timeout: Seconds(1.0 / machine.hazard(now)),
             share: record.picks as f64 / picks.max(1) as f64,
             picks: record.picks,

@@ -150,6 +150,7 @@ impl Worker {
             number: order.number,
             model: order.model,
             size: order.size,
+            max_tokens: order.max_tokens,
             streamed: order.streamed,
             sent: now,
             wait: order.wait,
@@ -421,6 +422,7 @@ mod tests {
             number,
             model: 0,
             size: Size::new(work, 1_000.0, 0.0),
+            max_tokens: None,
             streamed,
             wait: Seconds::ZERO,
         }

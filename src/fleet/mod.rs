@@ -64,6 +64,8 @@ impl Fleet {
         let rules = Rules {
             policy: plan.routing.policy,
             all_down: plan.routing.all_down,
+            horizon: plan.routing.horizon,
+            sample_above: plan.routing.sample_above as usize,
         };
         let state = FleetState::new(plan.workers.iter().map(spec).collect(), rules);
         let core = Core {

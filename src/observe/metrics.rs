@@ -77,6 +77,8 @@ pub struct WorkerGauges<'a> {
     pub state: &'a str,
     /// Requests it holds.
     pub inflight: u32,
+    /// Requests that it is expected to finish within the horizon before it fails.
+    pub weight: f64,
     /// Tokens per second while reading prompts, once learned.
     pub prefill: Option<f64>,
     /// Tokens per second of one stream alone, once learned.
@@ -102,6 +104,7 @@ pub struct Metrics {
     queue_depth: Gauge,
     inflight: Gauges<1>,
     state: Gauges<2>,
+    weight: Gauges<1>,
     speed: Gauges<2>,
     fail_timeout: Gauges<1>,
     ejections: Counters<2>,
@@ -135,6 +138,7 @@ impl Metrics {
             queue_depth: rows.gauge("forebay_queue_depth")?,
             inflight: rows.gauges("forebay_inflight")?,
             state: rows.gauges("forebay_worker_state")?,
+            weight: rows.gauges("forebay_worker_weight")?,
             speed: rows.gauges("forebay_worker_speed")?,
             fail_timeout: rows.gauges("forebay_worker_fail_timeout_seconds")?,
             ejections: rows.counters("forebay_ejections_total")?,
@@ -182,6 +186,7 @@ impl Metrics {
     /// Shows a worker. The fleet is asked when the metrics are read, so a request pays nothing for these.
     pub fn show_worker(&self, worker: &WorkerGauges<'_>) {
         self.inflight.set([worker.name], f64::from(worker.inflight));
+        self.weight.set([worker.name], worker.weight);
         for state in WORKER_STATES {
             let is = f64::from(u8::from(state == worker.state));
             self.state.set([worker.name, state], is);
@@ -325,6 +330,7 @@ mod tests {
             name: "w",
             state: "up",
             inflight: 2,
+            weight: 90.0,
             prefill: Some(5300.0),
             decode: Some(48.0),
             fail_timeout: Seconds(600.0),

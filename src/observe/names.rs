@@ -156,6 +156,12 @@ pub const TABLE: &[Row] = &[
         help: "1 for the state that a worker is in, 0 for the others.",
     },
     Row {
+        name: "forebay_worker_weight",
+        kind: Kind::Gauge,
+        labels: &["worker"],
+        help: "Requests that a worker is expected to finish within the horizon before it fails.",
+    },
+    Row {
         name: "forebay_worker_speed",
         kind: Kind::Gauge,
         labels: &["worker", "phase"],

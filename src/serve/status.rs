@@ -67,6 +67,7 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         decode: line(view.decode).map(|(step_s, stream_s)| Decode { step_s, stream_s }),
         rtt: Some(view.round_trip).filter(|rtt| *rtt > Seconds::ZERO),
         speed,
+        weight: view.weight,
         share: Some(view.share).filter(|_| view.picks > 0),
         requests: view.picks,
         failures: view.failed,

@@ -16,6 +16,7 @@ mod machine;
 mod neighbours;
 mod retries;
 mod shares;
+mod weights;
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
         work,
         prompt: Tokens(prompt),
         max_tokens: None,
-        streamed: true,
         deadline: None,
+        streamed: true,
     }
 }

@@ -74,7 +74,7 @@ fn follows(placed: &[Placed], speeds: &[f64], worker: usize) -> Result<(), Strin
 /// Whether the fleet has learned that the first worker embeds this many times as fast as the second, to within 15 %.
 fn learned(fleet: &FleetState, ratio: f64) -> Result<(), String> {
     let views = fleet.snapshot(Seconds::ZERO);
-    let found = views[0].rate / views[1].rate;
+    let found = views[0].weight / views[1].weight;
     if (found / ratio - 1.0).abs() > 0.15 {
         return Err(format!("learned {found:.2}, it is {ratio}"));
     }

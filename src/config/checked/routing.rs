@@ -2,11 +2,10 @@
 
 use crate::config::plan::{Retries, RetryOn, Routing};
 use crate::config::typed::Section;
-use crate::decide::Policy;
 
 /// The rule and the tries.
 pub fn routing(section: &Section<'_>) -> Option<Routing> {
-    let policy = policy(section);
+    let policy = section.choice("policy");
     let horizon = section.duration("horizon");
     let all_down = section.choice("all_down");
     let retries = retries(&section.section("retries"));
@@ -31,17 +30,4 @@ fn retries(section: &Section<'_>) -> Option<Retries> {
         on.push(kind);
     }
     Some(Retries { extra: extra?, on })
-}
-
-/// `weighted` is the contract's word for a policy that is still to come.
-fn policy(section: &Section<'_>) -> Option<Policy> {
-    let value = section.value("policy")?;
-    if value.is_word("weighted") {
-        value.refuse_for(
-            "this policy is not supported by this version yet",
-            "write: policy = \"least_time\"",
-        );
-        return None;
-    }
-    value.choice()
 }

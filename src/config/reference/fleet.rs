@@ -24,7 +24,7 @@ pub(super) const FLEET: &[Row] = &[
         key: "routing.policy",
         kind: Kind::OneOf(POLICIES),
         unset: Unset::Is("\"least_time\""),
-        purpose: "The rule of choice: least expected completion time in seconds as learned from the traffic, one after the other, fewest requests in flight, or any.",
+        purpose: "The rule of choice: least expected completion time in seconds as learned from the traffic, in turns by weight (the requests each is expected to finish within routing.horizon before it fails), one after the other, fewest requests in flight, or any.",
         example: "policy = \"least_inflight\"",
         see: &["worker.speed", "worker.max_inflight"],
     },
