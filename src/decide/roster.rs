@@ -1,7 +1,11 @@
 //! Who could serve a request, and giving it to one of them: filter, price, pick and book in one step.
 //!
 //! One step, because two requests that look at the same idle worker at the same moment must not both be told that it
-//! is idle. What a model name means is one row of a sorted table; its first row is for requests that name no model.
+//! is idle. What a model name means is one row of a table; its first row is for requests that name no model.
+//!
+//! Rows come and go with what workers report. A booking remembers its row by its place, so places never move: a name
+//! that is forgotten leaves its row to the next new one. What a request of the forgotten name then still teaches goes to
+//! its successor: one answer's length, a week after the name was last seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +20,18 @@ use crate::units::{ModelName, Seconds, WorkerId};
 /// A longer name is compared by its beginning only: a client chooses how long it is.
 const COMPARED_CHARS: usize = 256;
 
+/// The most names that are kept, whatever workers report.
+const MOST_MODELS: usize = 10_000;
+
 /// The workers, what they serve, and whose turn it is.
 #[derive(Debug)]
 pub(super) struct Roster {
     workers: Vec<Worker>,
     models: Vec<Model>,
+    /// The row of each known name; that of no name is the first.
+    rows: BTreeMap<Option<ModelName>, usize>,
+    /// Rows whose names were forgotten.
+    spare: Vec<usize>,
     rules: Rules,
     traffic: Traffic,
     booked: u64,
@@ -28,12 +39,10 @@ pub(super) struct Roster {
     candidates: Vec<Candidate>,
 }
 
-/// A model that some worker serves.
+/// A known model.
 #[derive(Debug)]
 struct Model {
-    /// `None` is the row for requests without a model: everybody serves it.
-    name: Option<ModelName>,
-    /// Who serves it, in order.
+    /// Who serves it, in order; all workers in the row for requests without a model.
     workers: Vec<WorkerId>,
     /// The expected length of its answers.
     output: RunningMean,
@@ -48,13 +57,80 @@ impl Roster {
             .zip(specs)
             .map(|(id, spec)| Worker::new(WorkerId(id), spec))
             .collect();
-        Roster {
-            models: models(&workers),
+        let everybody = workers.iter().map(Worker::id).collect();
+        let mut roster = Roster {
+            models: vec![Model::served_by(everybody)],
+            rows: BTreeMap::from([(None, 0)]),
+            spare: Vec::new(),
             workers,
             rules,
             traffic: Traffic::new(),
             booked: 0,
             candidates,
+        };
+        for place in 0..roster.workers.len() {
+            let (id, models) = {
+                let worker = &roster.workers[place];
+                (worker.id(), worker.spec().models.clone())
+            };
+            roster.serves(id, &models);
+        }
+        roster
+    }
+
+    /// A worker serves these models now and no others.
+    pub(super) fn serves(&mut self, worker: WorkerId, models: &[ModelName]) {
+        if self.workers.get(worker.index()).is_none() {
+            return;
+        }
+        let served: BTreeSet<_> = models.iter().collect();
+        for (name, row) in &self.rows {
+            let Some(name) = name else { continue };
+            if !served.contains(name) {
+                self.models[*row].workers.retain(|one| *one != worker);
+            }
+        }
+        for name in served {
+            if let Some(row) = self.know(name)
+                && let workers = &mut self.models[row].workers
+                && let Err(place) = workers.binary_search(&worker)
+            {
+                workers.insert(place, worker);
+            }
+        }
+    }
+
+    /// The row of a name, known from now on; `None` when there are too many.
+    pub(super) fn know(&mut self, name: &ModelName) -> Option<usize> {
+        if let Some(row) = self.rows.get(&Some(name.clone())) {
+            return Some(*row);
+        }
+        if self.rows.len() > MOST_MODELS {
+            return None;
+        }
+        let fresh = Model::served_by(Vec::new());
+        let row = match self.spare.pop() {
+            Some(row) => {
+                self.models[row] = fresh;
+                row
+            }
+            None => {
+                self.models.push(fresh);
+                self.models.len() - 1
+            }
+        };
+        self.rows.insert(Some(name.clone()), row);
+        Some(row)
+    }
+
+    /// A name that nobody serves is unknown again.
+    pub(super) fn forget(&mut self, name: &ModelName) {
+        let key = Some(name.clone());
+        if let Some(row) = self.rows.get(&key).copied()
+            && self.models[row].workers.is_empty()
+        {
+            self.rows.remove(&key);
+            self.spare.push(row);
         }
     }
 
@@ -133,9 +209,7 @@ impl Roster {
     }
 
     fn row(&self, ask: &Ask) -> Option<usize> {
-        self.models
-            .binary_search_by(|model| model.name.cmp(&ask.model))
-            .ok()
+        self.rows.get(&ask.model).copied()
     }
 
     fn size(&self, ask: &Ask, row: usize) -> Size {
@@ -190,7 +264,8 @@ impl Roster {
     fn refusal(&self, ask: &Ask, row: usize, tried: &[WorkerId]) -> NoChoice {
         if self.alive(ask, row, tried).next().is_some() {
             NoChoice::Busy
-        } else if self.serving(ask, row).next().is_some() {
+        } else if self.models[row].workers.is_empty() || self.serving(ask, row).next().is_some() {
+            // A known name is not unknown because nobody lists it just now.
             NoChoice::Down
         } else {
             self.unknown(ask)
@@ -204,31 +279,25 @@ impl Roster {
         };
         let start: String = wanted.as_str().chars().take(COMPARED_CHARS).collect();
         let likeness = |name: &ModelName| strsim::jaro_winkler(&start, name.as_str());
-        let nearest = (0..self.models.len())
-            .filter(|row| self.serving(ask, *row).next().is_some())
-            .filter_map(|row| self.models[row].name.as_ref())
+        let nearest = self
+            .rows
+            .iter()
+            .filter(|(_, row)| self.serving(ask, **row).next().is_some())
+            .filter_map(|(name, _)| name.as_ref())
             .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
             .cloned();
         NoChoice::UnknownModel { nearest }
     }
 }
 
-/// One row per name, sorted, after the row for no name.
-fn models(workers: &[Worker]) -> Vec<Model> {
-    let mut serving: BTreeMap<Option<ModelName>, Vec<WorkerId>> = BTreeMap::new();
-    for worker in workers {
-        let names: BTreeSet<_> = worker.spec().models.iter().cloned().map(Some).collect();
-        for name in names.into_iter().chain([None]) {
-            serving.entry(name).or_default().push(worker.id());
+impl Model {
+    fn served_by(workers: Vec<WorkerId>) -> Self {
+        Model {
+            workers,
+            output: RunningMean::of_outputs(),
+            last: None,
         }
     }
-    let row = |(name, workers)| Model {
-        name,
-        workers,
-        output: RunningMean::of_outputs(),
-        last: None,
-    };
-    serving.into_iter().map(row).collect()
 }
 
 #[cfg(test)]
@@ -342,6 +411,49 @@ mod tests {
             choose(&mut empty, &ask(None), &[]).unwrap_err(),
             NoChoice::Down
         );
+    }
+
+    #[test]
+    fn what_a_worker_serves_may_change_while_it_runs() {
+        let mut roster = roster();
+        let (small, tiny) = (ask(Some("small")), ask(Some("tiny")));
+        let held = choose(&mut roster, &small, &[WorkerId(1)]).unwrap();
+        roster.serves(WorkerId(0), &[ModelName::new("tiny")]);
+        roster.finish(held.booking, Outcome::Gone, Seconds(1.0));
+        let worker = |roster: &mut Roster, ask| choose(roster, ask, &[]).unwrap().worker;
+        assert_eq!(worker(&mut roster, &tiny), WorkerId(0));
+        assert_eq!(worker(&mut roster, &small), WorkerId(1));
+        let down = Err(NoChoice::Down);
+        roster.serves(WorkerId(0), &[]);
+        let refused =
+            |roster: &mut Roster, ask| choose(roster, ask, &[]).map(|choice| choice.worker);
+        assert_eq!(
+            refused(&mut roster, &tiny),
+            down,
+            "known, though nobody has it"
+        );
+        roster.forget(&ModelName::new("small"));
+        assert_eq!(worker(&mut roster, &small), WorkerId(1), "still served");
+        roster.forget(&ModelName::new("tiny"));
+        assert!(matches!(
+            refused(&mut roster, &tiny),
+            Err(NoChoice::UnknownModel { .. })
+        ));
+        roster.know(&ModelName::new("other"));
+        assert_eq!(refused(&mut roster, &ask(Some("other"))), down);
+        assert_eq!(roster.models.len(), 4, "the forgotten row is used again");
+        roster.serves(WorkerId(9), &[ModelName::new("nobody's")]);
+        assert_eq!(roster.models.len(), 4);
+    }
+
+    #[test]
+    fn names_without_end_are_not_kept() {
+        let mut roster = roster();
+        let names: Vec<_> = (0..2 * MOST_MODELS)
+            .map(|number| ModelName::new(&number.to_string()))
+            .collect();
+        roster.serves(WorkerId(0), &names);
+        assert!(roster.rows.len() <= MOST_MODELS + 1);
     }
 
     #[test]
