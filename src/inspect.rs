@@ -290,7 +290,13 @@ pub fn served(plan: &Plan) -> Arc<[ModelName]> {
     let mut names: Vec<_> = plan
         .workers
         .iter()
-        .flat_map(|worker| worker.models.iter().map(|alias| alias.client.clone()))
+        .flat_map(|worker| {
+            worker
+                .models
+                .named()
+                .iter()
+                .map(|alias| alias.client.clone())
+        })
         .collect();
     names.sort();
     names.dedup();

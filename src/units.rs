@@ -161,6 +161,52 @@ impl std::borrow::Borrow<str> for ModelName {
     }
 }
 
+/// An amount of money, in whole billionths so that sums are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Money {
+    /// Billionths of the currency's unit.
+    pub nanos: u64,
+    /// Its currency.
+    pub currency: Currency,
+}
+
+/// A currency by its three capital letters (ISO 4217).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Currency([u8; 3]);
+
+impl Money {
+    /// Billionths in one.
+    pub const NANOS: u64 = 1_000_000_000;
+}
+
+impl Currency {
+    /// The currency that this code names, if it has the form of one.
+    #[must_use]
+    pub fn named(code: &str) -> Option<Self> {
+        let letters: [u8; 3] = code.as_bytes().try_into().ok()?;
+        let sound = letters.iter().all(u8::is_ascii_uppercase);
+        sound.then_some(Currency(letters))
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|letter| write!(f, "{}", char::from(*letter)))
+    }
+}
+
+/// As an operator types it: `2.40 EUR`, with as many decimals as it needs and at least two.
+impl fmt::Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.nanos / Money::NANOS, self.nanos % Money::NANOS);
+        let decimals = format!("{rest:09}");
+        let needed = decimals.trim_end_matches('0').len().max(2);
+        write!(f, "{whole}.{} {}", &decimals[..needed], self.currency)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

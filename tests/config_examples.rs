@@ -43,14 +43,33 @@ fn worker_without(key: &str) -> String {
     format!("[[worker]]\n{}\n", lines.join("\n"))
 }
 
+/// A worker on the machine that examples name.
+fn worker_on_desk() -> String {
+    format!("{}machine = \"desk\"\n", worker_without(""))
+}
+
 /// A whole file around lines that belong to one row's section.
 fn file_around(row: &Row, lines: &str) -> String {
     let outer = row.section().split('.').next().unwrap();
     match outer {
         _ if lines.starts_with("[[worker]]") => lines.to_owned(),
+        _ if lines.starts_with("[[machine]]") => format!("{lines}\n{}", worker_on_desk()),
         _ if lines.starts_with('[') => format!("{lines}\n{}", worker_without("")),
         "" => format!("{lines}\n{}", worker_without("")),
+        "worker" if row.name() == "machine" => {
+            format!(
+                "[[machine]]\nname = \"desk\"\n{}{lines}\n",
+                worker_without("")
+            )
+        }
         "worker" => format!("{}{lines}\n", worker_without(row.name())),
+        "machine" if row.name() != "name" => {
+            format!(
+                "[[machine]]\nname = \"desk\"\n{lines}\n{}",
+                worker_on_desk()
+            )
+        }
+        "machine" => format!("[[machine]]\n{lines}\n{}", worker_on_desk()),
         "route" if row.name() != "path" => {
             format!("{}[[route]]\npath = \"/a\"\n{lines}\n", worker_without(""))
         }
@@ -127,17 +146,25 @@ fn defaults_are_what_the_contract_says() {
         total = "off"
         [routing]
         policy = "least_time"
-        retries = { extra = 2 }
+        horizon = "60s"
+        all_down = "queue"
+        sample_above = 500
+        retries = { extra = 2, on = ["refused", "reset", "5xx", "busy", "timeout"] }
         [probe]
         interval = "2s"
         timeout = "2s"
         rise = 2
         fall = 3
+        [eject]
+        errors = 3
+        window = "30s"
+        first = "5s"
+        max = "60s"
         [log]
         level = "info"
         access = "stdout"
     "#;
-    let typed = format!("{contract}\n{}max_inflight = 64\n", worker_without(""));
+    let typed = format!("{contract}\n{}test = \"auto\"\n", worker_without(""));
     assert_eq!(
         dump::json(&parse(&typed)),
         dump::json(&parse(&worker_without("")))
@@ -178,16 +205,16 @@ fn the_contracts_worker_and_route_load() {
     );
     let worker = &plan.workers[0];
     assert_eq!(worker.origin.authority, "192.168.1.10:8000");
-    assert_eq!(worker.models[0].client.as_str(), "good");
+    assert_eq!(worker.models.named()[0].client.as_str(), "good");
     assert_eq!(
-        worker.models[0].worker.as_str(),
+        worker.models.named()[0].worker.as_ref().unwrap().as_str(),
         "Qwen/Qwen2.5-7B-Instruct-AWQ"
     );
     assert_eq!(
         worker.key.as_ref().unwrap().expose(),
         "value-of-the-environment"
     );
-    assert_eq!((worker.speed, worker.max_inflight), (Some(4.0), 16));
+    assert_eq!((worker.speed, worker.max_inflight), (Some(4.0), Some(16)));
     assert_eq!(worker.probe.path.as_deref(), Some("/health"));
     assert!(plan.routes[0].pattern.matches("/raw/x"));
 }
@@ -202,6 +229,12 @@ fn nearer_keys_go_before_farther_ones() {
         ("rise", "7"),
         ("fall", "7"),
     ];
+    let eject = [
+        ("errors", "7"),
+        ("window", "\"7s\""),
+        ("first", "\"7s\""),
+        ("max", "\"7s\""),
+    ];
     let timeouts = [
         ("connect", "\"7s\""),
         ("first_byte", "\"7s\""),
@@ -210,9 +243,10 @@ fn nearer_keys_go_before_farther_ones() {
         ("total", "\"7s\""),
     ];
     let places = [
-        ("worker", "probe", probe),
-        ("worker", "timeouts", timeouts),
-        ("route", "timeouts", timeouts),
+        ("worker", "probe", &probe[..]),
+        ("worker", "eject", &eject),
+        ("worker", "timeouts", &timeouts),
+        ("route", "timeouts", &timeouts),
     ];
     for (section, table, keys) in places {
         let plain = shown(&format!("{}[[route]]\npath = \"/x\"\n", worker_without("")));

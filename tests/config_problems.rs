@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::Path;
 
+use forebay::config::plan::TestPlan;
 use forebay::config::reference::{self, Kind, ROWS};
 use forebay::config::{self, Problem, Problems, dump};
 use forebay::rng::Rng;
@@ -118,9 +119,80 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "\"random\"",
     ),
     (
-        "[routing]\nretries = { on = [] }",
+        "[routing]\nretries = { on = [\"refusd\"] }",
+        "unknown word",
+        "\"refused\"",
+    ),
+    (
+        "[routing]\nretries = { on = [\"busy\", \"busy\"] }",
+        "listed twice",
+        "once",
+    ),
+    ("[routing]\nhorizon = \"0s\"", "out of range", "horizon = "),
+    ("[routing]\nall_down = \"que\"", "unknown word", "\"queue\""),
+    (
+        "[routing]\nsample_above = 2",
+        "out of range",
+        "sample_above = ",
+    ),
+    ("[eject]\nerrors = 0", "out of range", "errors = 5"),
+    (
+        "[eject]\nfirst = \"2m\"",
+        "none may last longer than 60s",
+        "max = \"120s\"",
+    ),
+    (
+        "+eject = { max = \"1s\" }",
+        "none may last longer than 1s",
+        "first = \"1s\"",
+    ),
+    ("+max_fails = 3", "nginx's key", "eject = { errors = 3 }"),
+    ("+fail_timeout = \"30s\"", "nginx's key", "[eject]"),
+    (
+        "+machine = \"desk\"",
+        "no machine of this name",
+        "[[machine]]",
+    ),
+    (
+        "+machine = \"desk\"\n[[machine]]\nname = \"desks\"\n[[worker]]\nname = \"b\"\nurl = \"http://x\"\nengine = \"vllm\"\nmodels = [\"a\"]\nmachine = \"desks\"",
+        "no machine of this name",
+        "\"desks\"",
+    ),
+    (
+        "[[machine]]\nname = \"desk\"",
+        "no worker runs on this machine",
+        "machine = \"desk\"",
+    ),
+    (
+        "+machine = \"desk\"\n[[machine]]\nname = \"desk\"\nwatts = 50\nidle_watts = 60",
+        "more than the 50 W",
+        "idle_watts = 50",
+    ),
+    (
+        "+machine = \"desk\"\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"2.40\"",
+        "not an amount with its currency",
+        "2.40 EUR",
+    ),
+    (
+        "+machine = \"desk\"\n[[machine]]\nname = \"desk\"\nwake = {}",
         "not supported by this version yet",
         "leave it out",
+    ),
+    ("+test = \"of\"", "unknown word", "\"off\""),
+    (
+        "+test = { path = \"x\" }",
+        "names one file",
+        "file = \"body.json\"",
+    ),
+    (
+        "+test = { file = \"/does/not/exist\" }",
+        "can't be read",
+        "create it",
+    ),
+    (
+        "+metrics_url = \"h2c://x/metrics\"",
+        "read by HTTP/1.1",
+        "metrics_url = ",
     ),
     ("[probe]\npath = \"health\"", "not a path", "path = \"/"),
     ("[probe]\nrise = 0", "out of range", "rise = 1"),
@@ -355,7 +427,7 @@ fn a_problem_reads_well() {
     assert_eq!(
         only("+max_infligth = 3").to_string(),
         "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
-         allowed: name, url, engine, models, max_inflight, speed, key, headers, probe, timeouts\n    \
+         allowed: name, url, machine, engine, models, max_inflight, speed, key, headers, probe, eject, test, metrics_url, timeouts\n    \
          way out: did you mean max_inflight?"
     );
 }
@@ -368,6 +440,49 @@ fn each_mistake_is_understood() {
         let instead = problem.instead.clone().unwrap_or_default();
         assert!(instead.contains(way_out), "{text}\n{problem}");
     }
+}
+
+/// What the operator would have measured with is read at once, beside the configuration.
+#[test]
+fn a_test_request_is_one_json_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{WORKER}test = {{ file = \"body.json\" }}");
+    let parse = |body: &str| {
+        fs::write(folder.path().join("body.json"), body).unwrap();
+        config::parse(&text, &folder.path().join("forebay.toml"), &env)
+    };
+    let plan = parse("{\"input\": \"a\"}").unwrap();
+    let TestPlan::File { body, .. } = &plan.workers[0].test else {
+        panic!("{:?}", plan.workers[0].test);
+    };
+    assert_eq!(&**body, "{\"input\": \"a\"}");
+    for wrong in ["", "[]", "{\"a\": 1} x", "{\"a\": }"] {
+        let found = parse(wrong).unwrap_err().to_string();
+        assert!(found.contains("one JSON object"), "{wrong}\n{found}");
+    }
+}
+
+/// A price is exact, and shown as it is typed.
+#[test]
+fn a_machine_reaches_its_workers_with_its_price() {
+    let machine =
+        "machine = \"desk\"\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"2.4 EUR\"\n";
+    let text = format!("{WORKER}{machine}");
+    let plan = config::parse(&text, Path::new("forebay.toml"), &env).unwrap();
+    assert_eq!(plan.workers[0].machine, Some(plan.machines[0].name.clone()));
+    let price = plan.machines[0].price_per_hour.unwrap();
+    assert_eq!(
+        (price.nanos, price.to_string().as_str()),
+        (2_400_000_000, "2.40 EUR")
+    );
+}
+
+/// An empty list tries nothing again that a worker has seen.
+#[test]
+fn nothing_may_be_tried_again() {
+    let text = format!("[routing]\nretries = {{ on = [] }}\n{WORKER}");
+    let plan = config::parse(&text, Path::new("forebay.toml"), &env).unwrap();
+    assert!(plan.routing.retries.on.is_empty());
 }
 
 #[test]
@@ -401,14 +516,17 @@ fn every_key_of_the_reference_is_read() {
         let wrong = "1979-05-27";
         let text = match (row.section(), row.kind) {
             ("", _) => format!("{} = {wrong}", row.name()),
-            ("worker" | "route", _) => format!("[[{}]]\n{} = {wrong}", row.section(), row.name()),
+            ("worker" | "route" | "machine", _) => {
+                format!("[[{}]]\n{} = {wrong}", row.section(), row.name())
+            }
             (section, _) => format!("[{section}]\n{} = {wrong}", row.name()),
         };
         let found = problems(&text);
         let shown = row
             .key
             .replacen("worker.", "worker[0].", 1)
-            .replacen("route.", "route[0].", 1);
+            .replacen("route.", "route[0].", 1)
+            .replacen("machine.", "machine[0].", 1);
         let at_key =
             |problem: &&Problem| problem.key == shown && problem.message.contains("wanted here");
         let secret =

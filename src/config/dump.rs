@@ -7,8 +7,9 @@
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, Limits, Listen, LogPlan, ModelAlias, Origin, Plan, ProbePlan, RoutePlan, Routing,
-    Secret, TimeoutOverrides, Timeouts, WorkerPlan,
+    AccessTarget, EjectPlan, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin,
+    Plan, ProbePlan, Retries, RoutePlan, Routing, Secret, TestPlan, TimeoutOverrides, Timeouts,
+    WorkerPlan,
 };
 use super::words::Choice;
 use crate::units::Seconds;
@@ -26,6 +27,7 @@ pub fn json(plan: &Plan) -> String {
         limits,
         dns,
         routing,
+        machines,
         workers,
         routes,
         timeouts,
@@ -41,6 +43,7 @@ pub fn json(plan: &Plan) -> String {
         ("timeouts", show_timeouts(timeouts)),
         ("dns", object(&[("servers", list(dns.iter().map(text)))])),
         ("routing", show_routing(routing)),
+        ("machine", list(machines.iter().map(show_machine))),
         ("worker", list(workers.iter().map(show_worker))),
         ("route", list(routes.iter().map(route))),
         ("log", show_log(log)),
@@ -108,15 +111,48 @@ fn show_overrides(timeouts: &TimeoutOverrides) -> String {
 }
 
 fn show_routing(routing: &Routing) -> String {
-    let Routing { policy, extra } = routing;
-    let retries = object(&[("extra", extra.to_string())]);
-    object(&[("policy", text(policy.word())), ("retries", retries)])
+    let Routing {
+        policy,
+        horizon,
+        all_down,
+        retries,
+        sample_above,
+    } = routing;
+    let Retries { extra, on } = retries;
+    let retries = object(&[
+        ("extra", extra.to_string()),
+        ("on", list(on.iter().map(|kind| text(kind.word())))),
+    ]);
+    object(&[
+        ("policy", text(policy.word())),
+        ("horizon", text(horizon)),
+        ("all_down", text(all_down.word())),
+        ("retries", retries),
+        ("sample_above", sample_above.to_string()),
+    ])
+}
+
+fn show_machine(machine: &MachinePlan) -> String {
+    let MachinePlan {
+        name,
+        watts,
+        idle_watts,
+        price_per_hour,
+    } = machine;
+    let number = |number: Option<f64>| or_null(number.map(|number| number.to_string()));
+    object(&[
+        ("name", text(name)),
+        ("watts", number(*watts)),
+        ("idle_watts", number(*idle_watts)),
+        ("price_per_hour", or_null(price_per_hour.map(text))),
+    ])
 }
 
 fn show_worker(worker: &WorkerPlan) -> String {
     let WorkerPlan {
         name,
         origin,
+        machine,
         engine,
         models,
         max_inflight,
@@ -124,9 +160,11 @@ fn show_worker(worker: &WorkerPlan) -> String {
         key,
         headers,
         probe,
+        eject,
+        test,
+        metrics,
         timeouts,
     } = worker;
-    let models: Vec<_> = models.iter().map(show_model).collect();
     let headers: Vec<_> = headers
         .iter()
         .map(|(name, _)| (name.as_str(), text(HIDDEN)))
@@ -134,13 +172,20 @@ fn show_worker(worker: &WorkerPlan) -> String {
     object(&[
         ("name", text(name)),
         ("url", show_origin(origin)),
-        ("engine", text(engine.word())),
-        ("models", object(&models)),
-        ("max_inflight", max_inflight.to_string()),
+        ("machine", or_null(machine.as_ref().map(text))),
+        ("engine", or_null(engine.map(|engine| text(engine.word())))),
+        ("models", show_models(models)),
+        (
+            "max_inflight",
+            or_null(max_inflight.map(|most| most.to_string())),
+        ),
         ("speed", or_null(speed.map(|speed| speed.to_string()))),
         ("key", secret(key.as_ref())),
         ("headers", object(&headers)),
         ("probe", show_probe(probe)),
+        ("eject", show_eject(eject)),
+        ("test", show_test(test)),
+        ("metrics_url", or_null(metrics.as_ref().map(show_origin))),
         ("timeouts", show_overrides(timeouts)),
     ])
 }
@@ -156,8 +201,17 @@ fn show_origin(origin: &Origin) -> String {
     text(format_args!("{}://{authority}{base}", protocol.word()))
 }
 
+/// `null` is all that the worker reports.
+fn show_models(models: &Models) -> String {
+    match models {
+        Models::Reported => or_null(None),
+        Models::Named(aliases) => object(&aliases.iter().map(show_model).collect::<Vec<_>>()),
+    }
+}
+
 fn show_model(alias: &ModelAlias) -> (&str, String) {
     let ModelAlias { client, worker } = alias;
+    let worker = worker.as_ref().map_or("*", |name| name.as_str());
     (client.as_str(), text(worker))
 }
 
@@ -176,6 +230,29 @@ fn show_probe(probe: &ProbePlan) -> String {
         ("rise", rise.to_string()),
         ("fall", fall.to_string()),
     ])
+}
+
+fn show_eject(eject: &EjectPlan) -> String {
+    let EjectPlan {
+        errors,
+        window,
+        first,
+        max,
+    } = eject;
+    object(&[
+        ("errors", errors.to_string()),
+        ("window", text(window)),
+        ("first", text(first)),
+        ("max", text(max)),
+    ])
+}
+
+fn show_test(test: &TestPlan) -> String {
+    match test {
+        TestPlan::Auto => text("auto"),
+        TestPlan::Off => text("off"),
+        TestPlan::File { path, body: _ } => object(&[("file", text(path.display()))]),
+    }
 }
 
 fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {

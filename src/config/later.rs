@@ -11,8 +11,6 @@ const LATER: &[(&str, &[&str])] = &[
             "timezone",
             "workers_dir",
             "currency",
-            "eject",
-            "machine",
             "model",
             "queue",
             "tenant",
@@ -26,23 +24,18 @@ const LATER: &[(&str, &[&str])] = &[
     ),
     ("listen", &["tls", "trusted_proxies"]),
     ("limits", &["body_rate", "connections_per_address"]),
-    ("routing", &["horizon", "all_down"]),
-    ("routing.retries", &["on"]),
+    ("machine", &["region", "tariff", "hours", "wake"]),
     (
         "worker",
         &[
-            "machine",
             "grpc_url",
-            "metrics_url",
             "kv_events",
             "ca",
-            "test",
             "max_prompt_tokens",
             "tags",
             "lora",
             "resident",
             "optional",
-            "eject",
         ],
     ),
     ("log", &["replay"]),
@@ -52,11 +45,11 @@ const LATER: &[(&str, &[&str])] = &[
 const FOREIGN: &[(&str, &str)] = &[
     (
         "max_fails",
-        "write probe = { fall = 3 }: failed probes in a row that take a worker out; ejecting by failed requests comes with a later version",
+        "write eject = { errors = 3 } here, or errors = 3 under [eject] for all workers",
     ),
     (
         "fail_timeout",
-        "write probe = { interval = \"2s\", rise = 2 }: how often and how many times in a row a worker has to pass to come back",
+        "write eject = { window = \"30s\", first = \"30s\" } here, or these keys under [eject] for all workers: nginx has one time for both",
     ),
     (
         "weight",

@@ -5,7 +5,7 @@
 //! one mistake gives no plan at all: there is no half-configured process (promise P14). The table in [`mod@reference`] holds
 //! each key's default and range once, for the reader, the messages and the manual.
 //!
-//! This room reads the file, and the files that secrets name; never the environment (its caller hands a look-up down),
+//! This room reads the file, and the files that it names (secrets, test requests); never the environment (its caller hands a look-up down),
 //! never the clock.
 
 mod checked;

@@ -3,15 +3,19 @@
 //! A [`Plan`] is built only by the checks of this room, so whoever holds one may rely on what the field docs say. It
 //! holds no text that still needs parsing, no default that still needs filling in, and no reference that may dangle.
 
+mod machine;
+mod worker;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue};
 
 use crate::decide::Policy;
-use crate::units::{Bytes, ModelName, Seconds, WorkerId};
+use crate::units::{Bytes, Seconds, WorkerId};
+pub use machine::MachinePlan;
+pub use worker::{EjectPlan, Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
 #[derive(Clone, Debug)]
@@ -30,6 +34,8 @@ pub struct Plan {
     pub dns: Vec<SocketAddr>,
     /// How to choose a worker, and how often.
     pub routing: Routing,
+    /// Boxes that workers share or that have a price; names are unique.
+    pub machines: Vec<MachinePlan>,
     /// At least one worker; names are unique; a worker's place in this list is its [`WorkerId`].
     pub workers: Vec<WorkerPlan>,
     /// Patterns tried before the built-in paths, first match wins.
@@ -109,37 +115,53 @@ impl Timeouts {
 }
 
 /// How to choose, and how often to try.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Routing {
     /// The rule.
     pub policy: Policy,
-    /// Sends after the first.
-    pub extra: u32,
+    /// The time over which a worker's weight counts what it finishes before it fails; above zero.
+    pub horizon: Seconds,
+    /// What happens when nobody who could answer is healthy.
+    pub all_down: AllDown,
+    /// Trying again.
+    pub retries: Retries,
+    /// With more candidates than this a few are drawn and compared; at least 3.
+    pub sample_above: u32,
 }
 
-/// One worker.
-#[derive(Clone, Debug)]
-pub struct WorkerPlan {
-    /// Its name in logs, metrics and headers; `[A-Za-z0-9._-]+`.
-    pub name: Arc<str>,
-    /// Where it is.
-    pub origin: Origin,
-    /// What it is.
-    pub engine: Engine,
-    /// The models it serves: what clients say and what it wants to hear, at least one, client names unique.
-    pub models: Vec<ModelAlias>,
-    /// The most requests it is given at a time; at least 1.
-    pub max_inflight: u32,
-    /// The typed prior of its speed relative to the others, above zero.
-    pub speed: Option<f64>,
-    /// Its API key, sent as the engine expects.
-    pub key: Option<Secret>,
-    /// Headers added to each request to it.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How its liveness is asked.
-    pub probe: ProbePlan,
-    /// Its own timeouts, laid over the route's.
-    pub timeouts: TimeoutOverrides,
+/// What happens to a request when nobody who could answer it is healthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllDown {
+    /// It waits for a worker that is expected back.
+    Queue,
+    /// It is refused at once.
+    Fail,
+    /// It is sent to one of them all the same.
+    TryAll,
+}
+
+/// Sending again, before the first byte has gone to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// Sends after the first.
+    pub extra: u32,
+    /// What is tried again, each once; a request that was never sent always is.
+    pub on: Vec<RetryOn>,
+}
+
+/// A failure after which a request may be sent to another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryOn {
+    /// The worker refused the connection.
+    Refused,
+    /// The connection broke before the answer.
+    Reset,
+    /// The worker answered with an error of its own.
+    ServerError,
+    /// The worker answered that it has no room: 429 or 503.
+    Busy,
+    /// The worker took too long.
+    Timeout,
 }
 
 /// Where a worker is reached.
@@ -186,74 +208,6 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 in the clear by prior knowledge (`h2c://`).
     H2c,
-}
-
-/// What kind of engine a worker is: decides its liveness path and how its key is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// Our own worker.
-    Forebay,
-    /// vLLM.
-    Vllm,
-    /// SGLang.
-    Sglang,
-    /// llama.cpp's server.
-    Llamacpp,
-    /// Ollama.
-    Ollama,
-    /// Text Generation Inference.
-    Tgi,
-    /// Text Embeddings Inference.
-    Tei,
-    /// Triton Inference Server.
-    Triton,
-    /// A hosted OpenAI-compatible service.
-    Openai,
-    /// Anything else that speaks HTTP.
-    Generic,
-}
-
-impl Engine {
-    /// Where liveness is asked unless the operator says otherwise; `None` is a bare TCP connect.
-    #[must_use]
-    pub const fn liveness_path(self) -> Option<&'static str> {
-        match self {
-            Engine::Forebay
-            | Engine::Vllm
-            | Engine::Sglang
-            | Engine::Llamacpp
-            | Engine::Tgi
-            | Engine::Tei => Some("/health"),
-            Engine::Ollama => Some("/api/version"),
-            Engine::Triton => Some("/v2/health/ready"),
-            Engine::Openai => Some("/v1/models"),
-            Engine::Generic => None,
-        }
-    }
-}
-
-/// One model of a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelAlias {
-    /// What clients say.
-    pub client: ModelName,
-    /// What the worker gets.
-    pub worker: ModelName,
-}
-
-/// How liveness is asked.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProbePlan {
-    /// What is asked: a path with its leading slash, or `None` for a bare TCP connect (`generic` without a path).
-    pub path: Option<String>,
-    /// Time between two probes.
-    pub interval: Seconds,
-    /// The longest one may take.
-    pub timeout: Seconds,
-    /// Passes in a row that bring a worker back; at least 1.
-    pub rise: u32,
-    /// Failures in a row that take it out; at least 1.
-    pub fall: u32,
 }
 
 /// One `[[route]]`.

@@ -1,6 +1,6 @@
 //! The words that stand for a choice, once for both directions: reading a file and showing a plan.
 
-use super::plan::{Engine, LogLevel, Protocol, Repeat};
+use super::plan::{AllDown, Engine, LogLevel, Protocol, Repeat, RetryOn};
 use crate::decide::Policy;
 
 /// A choice among few, each with its word.
@@ -40,6 +40,24 @@ impl Choice for Policy {
         ("round_robin", Policy::RoundRobin),
         ("least_inflight", Policy::LeastInflight),
         ("random", Policy::Random),
+    ];
+}
+
+impl Choice for AllDown {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("queue", AllDown::Queue),
+        ("fail", AllDown::Fail),
+        ("try_all", AllDown::TryAll),
+    ];
+}
+
+impl Choice for RetryOn {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("refused", RetryOn::Refused),
+        ("reset", RetryOn::Reset),
+        ("5xx", RetryOn::ServerError),
+        ("busy", RetryOn::Busy),
+        ("timeout", RetryOn::Timeout),
     ];
 }
 

@@ -227,10 +227,11 @@ fn spec(plan: &WorkerPlan) -> WorkerSpec {
         name: plan.name.clone(),
         models: plan
             .models
+            .named()
             .iter()
             .map(|alias| alias.client.clone())
             .collect(),
-        cap: plan.max_inflight,
+        cap: plan.inflight_untold(),
         speed: plan.speed,
         rise: plan.probe.rise,
         fall: plan.probe.fall,

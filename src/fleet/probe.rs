@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{Fleet, dialect};
 use crate::clock::Clock;
-use crate::config::plan::WorkerPlan;
+use crate::config::plan::{Engine, WorkerPlan};
 use crate::decide::StateChange;
 use crate::units::{Seconds, WorkerId};
 use crate::upstream::{Loss, Upstream};
@@ -72,7 +72,7 @@ async fn ask(
         Ok(Ok(probed)) => probed,
     };
     if let Some(status) = probed.status {
-        dialect::verdict(plan.engine, status).map_err(Failure::Other)?;
+        dialect::verdict(plan.engine.unwrap_or(Engine::Generic), status).map_err(Failure::Other)?;
     }
     Ok(probed.connected_in)
 }

@@ -14,13 +14,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 
 use super::Errand;
-use crate::config::plan::{ModelAlias, Protocol, WorkerPlan};
+use crate::config::plan::{Protocol, WorkerPlan};
 use crate::facts::{BuiltIn, percent_encoded};
 use crate::fault::{Fault, Kind};
 use crate::fleet::authorization;
 use crate::inspect::Way;
 use crate::observe::Exchange;
-use crate::units::Seconds;
+use crate::units::{ModelName, Seconds};
 use crate::upstream::UpstreamRequest;
 
 /// Fields that end at the next hop, beside those that `Connection` names.
@@ -88,25 +88,24 @@ impl<'a> Draft<'a> {
 }
 
 /// The worker's name for the model, where it differs from the client's.
-fn renamed<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> Option<&'w ModelAlias> {
+fn renamed<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> Option<&'w ModelName> {
     let model = errand.facts.model.as_ref()?;
-    worker
-        .models
-        .iter()
-        .find(|alias| alias.client == *model && alias.client != alias.worker)
+    let mut aliases = worker.models.named().iter();
+    let alias = aliases.find(|alias| alias.client == *model)?;
+    alias.worker.as_ref().filter(|name| *name != model)
 }
 
 /// Path and query: the client's, but for a KServe path that names a model which the worker calls otherwise.
-fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Result<PathAndQuery, http::Error> {
+fn target(errand: &Errand<'_>, name: Option<&ModelName>) -> Result<PathAndQuery, http::Error> {
     let uri = &errand.head.uri;
-    match (errand.way, alias) {
-        (Way::BuiltIn(BuiltIn::KServeModel { rest, .. }), Some(alias)) => {
+    match (errand.way, name) {
+        (Way::BuiltIn(BuiltIn::KServeModel { rest, .. }), Some(name)) => {
             let query = uri
                 .query()
                 .map_or_else(String::new, |query| format!("?{query}"));
             Ok(PathAndQuery::try_from(format!(
                 "/v2/models/{}{rest}{query}",
-                percent_encoded(alias.worker.as_str())
+                percent_encoded(name.as_str())
             ))?)
         }
         _ => Ok(uri
@@ -117,11 +116,11 @@ fn target(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Result<PathAndQuer
 }
 
 /// The body, with the value of `model` changed where the worker calls it otherwise, and no other byte.
-fn body(errand: &Errand<'_>, alias: Option<&ModelAlias>) -> Bytes {
-    let (Some(alias), Some(span)) = (alias, &errand.facts.model_span) else {
+fn body(errand: &Errand<'_>, name: Option<&ModelName>) -> Bytes {
+    let (Some(name), Some(span)) = (name, &errand.facts.model_span) else {
         return errand.body.clone();
     };
-    let name = sonic_rs::to_string(alias.worker.as_str()).unwrap_or_default();
+    let name = sonic_rs::to_string(name.as_str()).unwrap_or_default();
     let mut body = BytesMut::with_capacity(errand.body.len() + name.len());
     body.put_slice(&errand.body[..span.start]);
     body.put_slice(name.as_bytes());

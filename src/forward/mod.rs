@@ -151,7 +151,7 @@ impl Forward {
                 Ok(begun)
                     if begun.is_busy()
                         && errand.repeatable()
-                        && sent < errand.plan.routing.extra =>
+                        && sent < errand.plan.routing.retries.extra =>
                 {
                     tried.push(worker);
                     match self.fleet.reserve(errand.ask, &tried) {
@@ -170,7 +170,7 @@ impl Forward {
             tried.push(worker);
             sent += u32::from(!loss.unsent());
             let may_repeat =
-                loss.unsent() || (errand.repeatable() && sent <= errand.plan.routing.extra);
+                loss.unsent() || (errand.repeatable() && sent <= errand.plan.routing.retries.extra);
             let failed = || {
                 failed(
                     &errand.plan.workers[worker.index()],

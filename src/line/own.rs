@@ -64,7 +64,12 @@ fn index(app: &App) -> Vec<Indexed<'_>> {
     let workers = app.fleet.snapshot();
     let is_up = |model: &ModelName| {
         plan.workers.iter().zip(&workers).any(|(plan, worker)| {
-            worker.state == State::Up && plan.models.iter().any(|alias| alias.client == *model)
+            worker.state == State::Up
+                && plan
+                    .models
+                    .named()
+                    .iter()
+                    .any(|alias| alias.client == *model)
         })
     };
     let entry = |model| {

@@ -50,11 +50,12 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         until: None,
         models: plan
             .models
+            .named()
             .iter()
             .map(|alias| alias.client.to_string())
             .collect(),
         inflight: view.inflight,
-        max_inflight: plan.max_inflight,
+        max_inflight: plan.inflight_untold(),
         queue: view.queued,
         decoding: view.decoding,
         prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),

@@ -2,16 +2,20 @@
 //!
 //! One file per section. Each reads all of its keys before it gives up, so that the operator hears of every mistake.
 
+mod eject;
 mod headers;
 mod limits;
 mod listen;
 mod log;
+mod machine;
 mod models;
+mod name;
 mod origin;
 mod probe;
 mod route;
 mod routing;
 mod state;
+mod test_request;
 mod timeouts;
 mod worker;
 
@@ -31,14 +35,23 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let dns = dns.map_or_else(Vec::new, |servers| listen::servers(&servers));
     let routing = routing::routing(&root.section("routing"));
     let probe = probe::fleet(&root.section("probe"));
+    let eject = eject::fleet(&root.section("eject"));
     let log = log::log(&root.section("log"));
 
     let workers = root.sections("worker");
     if workers.is_empty() {
         root.missing("worker");
     }
-    let names = worker::names(&workers);
-    let workers = worker::workers(&workers, &names, probe.as_ref());
+    let names = name::names(&workers, "worker");
+    let machines = root.sections("machine");
+    let machine_names = name::names(&machines, "machine");
+    let machines = machine::machines(&machines, &machine_names, &workers);
+    let fleet = worker::Fleet {
+        probe,
+        eject,
+        machines: machine_names,
+    };
+    let workers = worker::workers(&workers, &names, &fleet);
     let routes = route::routes(&root.sections("route"), &names, timeouts.as_ref());
 
     Some(Plan {
@@ -49,6 +62,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         limits: limits?,
         dns,
         routing: routing?,
+        machines: machines?,
         workers: workers?,
         routes: routes?,
         timeouts: timeouts?,

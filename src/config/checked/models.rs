@@ -2,22 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::plan::ModelAlias;
+use crate::config::plan::{ModelAlias, Models};
 use crate::config::typed::Value;
 use crate::units::ModelName;
 
 const LONGEST: usize = 256;
 
+/// Stands for the only model that a worker reports.
+const ONLY: &str = "*";
+
 /// The models of a worker, at least one, each client name once.
-pub fn models(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
+pub fn models(value: &Value<'_>) -> Option<Models> {
     if value.is_empty() {
         value.refuse("there is no model here");
     }
-    if value.is_table() {
+    let aliases = if value.is_table() {
         renamed(value)
     } else {
         kept(value)
-    }
+    };
+    aliases.map(Models::Named)
 }
 
 fn kept(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
@@ -30,7 +34,7 @@ fn kept(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
         }
         models.push(ModelAlias {
             client: name.clone(),
-            worker: name,
+            worker: Some(name),
         });
     }
     Some(models)
@@ -42,30 +46,27 @@ fn renamed(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
         if !is_sound(&client) {
             item.refuse("the client's name for this model is empty, too long, or \"*\"");
         }
-        models.extend(name(&item).map(|worker| ModelAlias {
-            client: ModelName::new(&client),
-            worker,
-        }));
+        let client = ModelName::new(&client);
+        let worker = if item.is_word(ONLY) {
+            None
+        } else {
+            let Some(named) = name(&item) else { continue };
+            Some(named)
+        };
+        models.push(ModelAlias { client, worker });
     }
     Some(models)
 }
 
 fn name(value: &Value<'_>) -> Option<ModelName> {
     let text = value.text()?;
-    if text == "*" {
-        value.refuse_for(
-            "asking a worker for its models is not supported by this version yet",
-            "write the name of the model as the worker knows it",
-        );
-        return None;
-    }
     if !is_sound(&text) {
-        value.refuse("this name is empty, too long or holds control characters");
+        value.refuse("this name is empty, too long, \"*\", or holds control characters");
     }
     Some(ModelName::new(&text))
 }
 
 fn is_sound(name: &str) -> bool {
     let length = name.chars().count();
-    name != "*" && (1..=LONGEST).contains(&length) && !name.chars().any(char::is_control)
+    name != ONLY && (1..=LONGEST).contains(&length) && !name.chars().any(char::is_control)
 }

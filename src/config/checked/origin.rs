@@ -38,6 +38,15 @@ pub fn origin(value: Value<'_>) -> Option<Origin> {
     None
 }
 
+/// Where a worker's metrics are: a URL of its own, whose path is the whole target.
+pub fn metrics(value: Value<'_>) -> Option<Origin> {
+    if value.text()?.starts_with("h2c://") {
+        value.refuse("metrics are read by HTTP/1.1");
+        return None;
+    }
+    origin(value)
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Flaw {
     User,

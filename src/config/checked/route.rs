@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::config::plan::{Pattern, RoutePlan, Timeouts};
-use crate::config::suggest::nearest;
 use crate::config::typed::{Section, Value};
 use crate::units::WorkerId;
 
-use super::timeouts;
+use super::{name, timeouts};
 
 /// The routes in their order; every pattern can match, every worker exists.
 pub fn routes(
@@ -103,19 +102,7 @@ fn workers(list: &Value<'_>, names: &[Option<Arc<str>>]) -> Option<Arc<[WorkerId
 
 fn worker(value: &Value<'_>, names: &[Option<Arc<str>>]) -> Option<WorkerId> {
     let wanted = value.text()?;
-    let found = names
-        .iter()
-        .position(|name| name.as_deref() == Some(wanted.as_str()));
-    if found.is_none() {
-        let known: Vec<&str> = names.iter().flatten().map(AsRef::as_ref).collect();
-        let way_out = match nearest(&wanted, known.iter().copied()) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None if known.is_empty() => "give a [[worker]] this name".to_owned(),
-            None => format!("write one of: {}", known.join(", ")),
-        };
-        value.refuse_for("there is no worker of this name", way_out);
-    }
-    found.and_then(id)
+    name::position(value, &wanted, "worker", names).and_then(id)
 }
 
 fn id(position: usize) -> Option<WorkerId> {

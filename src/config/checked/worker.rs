@@ -1,88 +1,86 @@
-//! `[[worker]]`: one machine each.
+//! `[[worker]]`: one engine each.
 
 use std::sync::Arc;
 
-use super::{headers, models, origin, probe, timeouts};
-use crate::config::plan::{Engine, ProbePlan, WorkerPlan};
-use crate::config::typed::{Section, Value};
+use super::{eject, headers, machine, models, origin, probe, test_request, timeouts};
+use crate::config::plan::{EjectPlan, Engine, Models, ProbePlan, WorkerPlan};
+use crate::config::typed::Section;
 
-const LONGEST_NAME: usize = 64;
-
-/// The name of each worker, in their order; `None` where it is missing or wrong.
-pub fn names(sections: &[Section<'_>]) -> Vec<Option<Arc<str>>> {
-    let mut names: Vec<Option<Arc<str>>> = Vec::new();
-    for section in sections {
-        let typed = section.value("name");
-        let name = typed.as_ref().and_then(name);
-        let twin = names
-            .iter()
-            .position(|known| name.is_some() && *known == name);
-        if let (Some(value), Some(twin)) = (typed, twin) {
-            let line = sections.get(twin).map_or(0, Section::line);
-            let message = format!("the worker at line {line} has this name");
-            value.refuse_for(message, "give each worker a name of its own");
-        }
-        names.push(name);
-    }
-    names
-}
-
-fn name(value: &Value<'_>) -> Option<Arc<str>> {
-    let text = value.text()?;
-    let sound = (1..=LONGEST_NAME).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-    if !sound {
-        value.refuse("this is not a name for a worker");
-    }
-    sound.then(|| Arc::from(text))
+/// What holds for all workers, or is known by all.
+pub struct Fleet {
+    /// How liveness is asked.
+    pub probe: Option<ProbePlan>,
+    /// When failing requests take one out.
+    pub eject: Option<EjectPlan>,
+    /// The names of the machines.
+    pub machines: Vec<Option<Arc<str>>>,
 }
 
 /// The workers in their order.
 pub fn workers(
     sections: &[Section<'_>],
     names: &[Option<Arc<str>>],
-    fleet_probe: Option<&ProbePlan>,
+    fleet: &Fleet,
 ) -> Option<Vec<WorkerPlan>> {
     let read: Vec<Option<WorkerPlan>> = sections
         .iter()
         .zip(names)
-        .map(|(section, name)| worker(section, name.clone(), fleet_probe))
+        .map(|(section, name)| worker(section, name.clone(), fleet))
         .collect();
     read.into_iter().collect()
 }
 
-fn worker(
-    section: &Section<'_>,
-    name: Option<Arc<str>>,
-    fleet_probe: Option<&ProbePlan>,
-) -> Option<WorkerPlan> {
-    let key = section.given("key");
-    let has_key = key.is_some();
+fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Option<WorkerPlan> {
+    refuse_what_is_not_detected_yet(section);
+    let given = |key| section.given(key);
     let origin = section.value("url").and_then(origin::origin);
-    let engine: Option<Engine> = section.choice("engine");
-    let models = section
-        .value("models")
-        .and_then(|value| models::models(&value));
-    let max_inflight = section.count("max_inflight");
-    let speed = section.given("speed").and_then(|value| value.number());
+    let machine = given("machine").and_then(|value| machine::of_worker(&value, &fleet.machines));
+    let engine: Option<Engine> = given("engine").and_then(|value| value.choice());
+    let models = given("models").map_or(Some(Models::Reported), |value| models::models(&value));
+    let max_inflight = given("max_inflight").and_then(|value| value.count());
+    let speed = given("speed").and_then(|value| value.number());
+    let key = given("key");
+    let has_key = key.is_some();
     let key = key.and_then(|value| value.secret());
-    let headers = section
-        .given("headers")
-        .and_then(|value| headers::headers(value, has_key));
-    let probe = probe::probe(&section.section("probe"), fleet_probe, engine);
+    let headers = given("headers").and_then(|value| headers::headers(value, has_key));
+    let probe = probe::probe(&section.section("probe"), fleet.probe.as_ref(), engine);
+    let eject = eject::eject(&section.section("eject"), fleet.eject.as_ref());
+    let test = section
+        .value("test")
+        .and_then(|value| test_request::test(&value));
+    let metrics = given("metrics_url").and_then(origin::metrics);
     let timeouts = timeouts::overrides(&section.section("timeouts"));
     Some(WorkerPlan {
         name: name?,
         origin: origin?,
-        engine: engine?,
+        machine,
+        engine,
         models: models?,
-        max_inflight: max_inflight?,
+        max_inflight,
         speed,
         key,
         headers: headers.unwrap_or_default(),
         probe: probe?,
+        eject: eject?,
+        test: test?,
+        metrics,
         timeouts,
     })
+}
+
+/// Engines and models are typed until workers are asked for them.
+fn refuse_what_is_not_detected_yet(section: &Section<'_>) {
+    for key in ["engine", "models"] {
+        if section.given(key).is_none() {
+            section.missing(key);
+        }
+    }
+    let models = section.given("models").filter(|value| value.is_table());
+    let entries = models.and_then(|value| value.entries()).unwrap_or_default();
+    for (_, name) in entries.iter().filter(|(_, name)| name.is_word("*")) {
+        name.refuse_for(
+            "asking a worker for its models is not supported by this version yet",
+            "write the name of the model as the worker knows it",
+        );
+    }
 }

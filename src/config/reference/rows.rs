@@ -3,7 +3,7 @@
 //! This file is long because it is one table: a key that is looked for in two places is not found in either.
 
 use super::{Kind, Row, Unset};
-use crate::config::plan::{Engine, LogLevel, Repeat};
+use crate::config::plan::{AllDown, Engine, LogLevel, Repeat};
 use crate::config::words::{Choice, words};
 use crate::decide::Policy;
 use crate::units::{Bytes, Seconds};
@@ -14,6 +14,7 @@ const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
 const POLICIES: &[&str] = &words::<{ <Policy as Choice>::WORDS.len() }, Policy>();
+const ALL_DOWN: &[&str] = &words::<{ <AllDown as Choice>::WORDS.len() }, AllDown>();
 const ENGINES: &[&str] = &words::<{ <Engine as Choice>::WORDS.len() }, Engine>();
 const REPEATS: &[&str] = &words::<{ <Repeat as Choice>::WORDS.len() }, Repeat>();
 const LEVELS: &[&str] = &words::<{ <LogLevel as Choice>::WORDS.len() }, LogLevel>();
@@ -40,11 +41,39 @@ const URL: Kind = Kind::Free {
 };
 const MODELS: Kind = Kind::Free {
     syntax: "[NAME, …] | { CLIENT_NAME = WORKER_NAME, … }",
-    allowed: "a list of names, or a table: left what clients say, right what the worker gets",
+    allowed: "a list of names, or a table: left what clients say, right what the worker gets, or \"*\" for the only one that it serves",
 };
 const WORKERS: Kind = Kind::Free {
     syntax: "[NAME, …]",
     allowed: "names of [[worker]] tables, at least one, none twice",
+};
+const RETRY_ON: Kind = Kind::Free {
+    syntax: "[WORD, …]",
+    allowed: "a list of \"refused\", \"reset\", \"5xx\", \"busy\" and \"timeout\", none twice; it may be empty",
+};
+const MACHINE_NAME: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "letters, digits, '.', '_' and '-', at most 64 of them, unlike every other machine's",
+};
+const MACHINE: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "the name of a [[machine]] table",
+};
+const MONEY: Kind = Kind::Free {
+    syntax: "MONEY",
+    allowed: "an amount and three capital letters for its currency, as in \"2.40 EUR\"",
+};
+const WATTS: Kind = Kind::Number {
+    least: 0.0,
+    most: 1_000_000.0,
+};
+const TEST: Kind = Kind::Free {
+    syntax: "\"auto\" | \"off\" | { file = PATH }",
+    allowed: "\"auto\", \"off\", or { file = \"PATH\" } with one JSON object in that file",
+};
+const METRICS_URL: Kind = Kind::Free {
+    syntax: "URL",
+    allowed: "http://HOST[:PORT]/PATH",
 };
 const HEADERS: Kind = Kind::Free {
     syntax: "{ NAME = VALUE, … }",
@@ -291,6 +320,36 @@ pub const ROWS: &[Row] = &[
         see: &["worker.speed", "worker.max_inflight"],
     },
     Row {
+        key: "routing.horizon",
+        kind: Kind::Duration {
+            least: MILLISECOND,
+            most: Seconds(7.0 * DAY),
+        },
+        unset: Unset::Is("\"60s\""),
+        purpose: "The time over which a worker's weight counts the requests that it is expected to finish before it fails: the longer, the more an unreliable worker loses.",
+        example: "horizon = \"5m\"",
+        see: &["routing.policy"],
+    },
+    Row {
+        key: "routing.all_down",
+        kind: Kind::OneOf(ALL_DOWN),
+        unset: Unset::Is("\"queue\""),
+        purpose: "What happens when nobody who could answer is healthy: queue waits for one that is expected back, fail refuses at once, try_all sends all the same.",
+        example: "all_down = \"try_all\"",
+        see: &["eject", "probe"],
+    },
+    Row {
+        key: "routing.sample_above",
+        kind: Kind::Count {
+            least: 3,
+            most: 65_536,
+        },
+        unset: Unset::Is("500"),
+        purpose: "With more candidates than this, three are drawn at random and the best of them is taken.",
+        example: "sample_above = 1000",
+        see: &["routing.policy"],
+    },
+    Row {
         key: "routing.retries",
         kind: Kind::Section,
         unset: Unset::Means("the defaults of its keys"),
@@ -304,6 +363,14 @@ pub const ROWS: &[Row] = &[
         unset: Unset::Is("2"),
         purpose: "Sends after the first. Refused connections and requests that were never sent don't count.",
         example: "retries = { extra = 0 }",
+        see: &["routing.retries", "route.repeat"],
+    },
+    Row {
+        key: "routing.retries.on",
+        kind: RETRY_ON,
+        unset: Unset::Is("[\"refused\", \"reset\", \"5xx\", \"busy\", \"timeout\"]"),
+        purpose: "What is tried again on another worker: a refused connection, one that broke, a 5xx answer, a worker without room (429 or 503), a timer that fired. An empty list leaves requests that were never sent.",
+        example: "retries = { on = [\"refused\", \"busy\"] }",
         see: &["routing.retries", "route.repeat"],
     },
     Row {
@@ -363,10 +430,99 @@ pub const ROWS: &[Row] = &[
         see: &["probe.rise"],
     },
     Row {
+        key: "eject",
+        kind: Kind::Section,
+        unset: Unset::Means("the defaults of its keys"),
+        purpose: "When failing requests take a worker out, whatever its probes say, for all workers. At most half of those that could answer are out for it at a time.",
+        example: "[eject]\nerrors = 5\nmax = \"5m\"",
+        see: &["worker.eject", "probe"],
+    },
+    Row {
+        key: "eject.errors",
+        kind: RUN,
+        unset: Unset::Is("3"),
+        purpose: "Errors in a row that take a worker out: a refused or broken connection, a 5xx answer, a timer that fired.",
+        example: "errors = 5",
+        see: &["eject.window"],
+    },
+    Row {
+        key: "eject.window",
+        kind: Kind::Duration {
+            least: MILLISECOND,
+            most: Seconds(DAY),
+        },
+        unset: Unset::Is("\"30s\""),
+        purpose: "The time within which these errors come.",
+        example: "window = \"1m\"",
+        see: &["eject.errors"],
+    },
+    Row {
+        key: "eject.first",
+        kind: Kind::Duration {
+            least: MILLISECOND,
+            most: Seconds(DAY),
+        },
+        unset: Unset::Is("\"5s\""),
+        purpose: "How long a worker is out the first time; each time after that it is twice as long.",
+        example: "first = \"10s\"",
+        see: &["eject.max"],
+    },
+    Row {
+        key: "eject.max",
+        kind: Kind::Duration {
+            least: MILLISECOND,
+            most: Seconds(DAY),
+        },
+        unset: Unset::Is("\"60s\""),
+        purpose: "The longest that a worker is out at a time; not below first.",
+        example: "max = \"5m\"",
+        see: &["eject.first"],
+    },
+    Row {
+        key: "machine",
+        kind: Kind::Sections,
+        unset: Unset::Means("each worker is its own machine"),
+        purpose: "A box that workers run on; one table for each. Workers of one machine slow each other and fail together.",
+        example: "[[machine]]\nname = \"desk\"\nwatts = 380\nidle_watts = 60",
+        see: &["worker.machine"],
+    },
+    Row {
+        key: "machine.name",
+        kind: MACHINE_NAME,
+        unset: Unset::Required,
+        purpose: "The machine's name, for its workers to refer to.",
+        example: "name = \"desk\"",
+        see: &["worker.machine"],
+    },
+    Row {
+        key: "machine.watts",
+        kind: WATTS,
+        unset: Unset::Means("not known"),
+        purpose: "What it draws at work.",
+        example: "watts = 380",
+        see: &["machine.idle_watts"],
+    },
+    Row {
+        key: "machine.idle_watts",
+        kind: WATTS,
+        unset: Unset::Means("not known"),
+        purpose: "What it draws when it is idle; not above watts.",
+        example: "idle_watts = 60",
+        see: &["machine.watts"],
+    },
+    Row {
+        key: "machine.price_per_hour",
+        kind: MONEY,
+        unset: Unset::Means("not known"),
+        purpose: "What an hour of it costs, rented or written off.",
+        example: "price_per_hour = \"2.40 EUR\"",
+        see: &["machine.watts"],
+    },
+    Row {
         key: "worker",
         kind: Kind::Sections,
         unset: Unset::Required,
-        purpose: "A machine that answers requests; one table for each, at least one.",
+        purpose: "An engine that answers requests; one table for each, at least one.",
         example: "[[worker]]\nname = \"vllm-4090\"\nurl = \"http://192.168.1.10:8000\"\nengine = \"vllm\"\nmodels = [\"Qwen/Qwen2.5-7B-Instruct-AWQ\"]",
         see: &["route"],
     },
@@ -385,6 +541,14 @@ pub const ROWS: &[Row] = &[
         purpose: "Where the worker is. h2c is HTTP/2 in the clear. A base path goes before the path of every request, so leave /v1 out: the client's path has it.",
         example: "url = \"http://192.168.1.10:8000\"",
         see: &["worker.key", "worker.headers"],
+    },
+    Row {
+        key: "worker.machine",
+        kind: MACHINE,
+        unset: Unset::Means("a machine of its own"),
+        purpose: "The machine that it runs on, by its name.",
+        example: "machine = \"desk\"",
+        see: &["machine"],
     },
     Row {
         key: "worker.engine",
@@ -408,7 +572,7 @@ pub const ROWS: &[Row] = &[
             least: 1,
             most: 65_536,
         },
-        unset: Unset::Is("64"),
+        unset: Unset::Means("the slots that the engine reports, else 64"),
         purpose: "The most requests that the worker is given at a time; what comes beyond goes to another or waits.",
         example: "max_inflight = 16",
         see: &["routing.policy"],
@@ -447,6 +611,30 @@ pub const ROWS: &[Row] = &[
         purpose: "Single keys of [probe], for this worker.",
         example: "probe = { path = \"/live\", fall = 5 }",
         see: &["probe"],
+    },
+    Row {
+        key: "worker.eject",
+        kind: Kind::Over("eject"),
+        unset: Unset::Means("as [eject] says"),
+        purpose: "Single keys of [eject], for this worker.",
+        example: "eject = { errors = 5, max = \"5m\" }",
+        see: &["eject"],
+    },
+    Row {
+        key: "worker.test",
+        kind: TEST,
+        unset: Unset::Is("\"auto\""),
+        purpose: "Requests that measure the worker while clients are silent: made up for its engine, none, or a body of your own. auto makes none for ollama, openai and generic, nor when no client has called for 5 minutes.",
+        example: "test = \"off\"",
+        see: &["worker.speed"],
+    },
+    Row {
+        key: "worker.metrics_url",
+        kind: METRICS_URL,
+        unset: Unset::Means("/metrics under the worker's url, for engines that have it"),
+        purpose: "Where the engine's metrics are read.",
+        example: "metrics_url = \"http://192.168.1.10:8002/metrics\"",
+        see: &["worker.url"],
     },
     Row {
         key: "worker.timeouts",

@@ -3,6 +3,7 @@
 //! What is allowed comes from the value's row in the reference, so that a message can't say other than the manual does.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
@@ -71,6 +72,11 @@ impl<'a> Value<'a> {
                 None
             }
         }
+    }
+
+    /// A path, relative to the folder of the configuration file.
+    pub fn path(&self) -> Option<PathBuf> {
+        Some(self.reader.path(&self.text()?))
     }
 
     /// True or false.
