@@ -266,13 +266,15 @@ fn nearer_keys_go_before_farther_ones() {
 /// What holds for the fleet reaches every worker and route.
 #[test]
 fn farther_keys_hold_where_nearer_ones_are_silent() {
-    let fleet = "[timeouts]\ntotal = \"7s\"\n[probe]\npath = \"/fleet\"\nfall = 7\n";
+    let fleet =
+        "[timeouts]\ntotal = \"7s\"\n[probe]\npath = \"/fleet\"\nfall = 7\n[eject]\nerrors = 7\n";
     let plan = parse(&format!(
         "{fleet}{}[[route]]\npath = \"/x\"\n",
         worker_without("")
     ));
     let probe = &plan.workers[0].probe;
     assert_eq!((probe.path.as_deref(), probe.fall), (Some("/fleet"), 7));
+    assert_eq!(plan.workers[0].eject.errors, 7);
     assert_eq!(plan.routes[0].timeouts.total.unwrap().to_string(), "7s");
     assert_eq!(plan.routes[0].workers.len(), 1);
 }

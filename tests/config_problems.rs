@@ -129,7 +129,11 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "once",
     ),
     ("[routing]\nhorizon = \"0s\"", "out of range", "horizon = "),
-    ("[routing]\nall_down = \"que\"", "unknown word", "\"queue\""),
+    (
+        "[routing]\nall_down = \"queu\"",
+        "unknown word",
+        "\"queue\"",
+    ),
     (
         "[routing]\nsample_above = 2",
         "out of range",
@@ -138,8 +142,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("[eject]\nerrors = 0", "out of range", "errors = 5"),
     (
         "[eject]\nfirst = \"2m\"",
-        "none may last longer than 60s",
-        "max = \"120s\"",
+        "none may last longer than 1m",
+        "max = \"2m\"",
     ),
     (
         "+eject = { max = \"1s\" }",

@@ -5,6 +5,9 @@
 //! HAProxy's configuration manual: syntax, purpose, where, what is allowed, default, example, see also.
 
 mod entry;
+mod fleet;
+mod kinds;
+mod process;
 mod rows;
 
 pub use entry::{FORMS, manual};

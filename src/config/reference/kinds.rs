@@ -1,0 +1,99 @@
+//! The kinds of value that the table's rows share or that have rules of their own.
+
+use super::Kind;
+use crate::config::plan::{AllDown, Engine, LogLevel, Repeat};
+use crate::config::words::{Choice, words};
+use crate::decide::Policy;
+use crate::units::Seconds;
+
+pub(super) const DAY: f64 = 86_400.0;
+pub(super) const MILLISECOND: Seconds = Seconds(0.001);
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const GIB: u64 = 1 << 30;
+
+pub(super) const POLICIES: &[&str] = &words::<{ <Policy as Choice>::WORDS.len() }, Policy>();
+pub(super) const ALL_DOWN: &[&str] = &words::<{ <AllDown as Choice>::WORDS.len() }, AllDown>();
+pub(super) const ENGINES: &[&str] = &words::<{ <Engine as Choice>::WORDS.len() }, Engine>();
+pub(super) const REPEATS: &[&str] = &words::<{ <Repeat as Choice>::WORDS.len() }, Repeat>();
+pub(super) const LEVELS: &[&str] = &words::<{ <LogLevel as Choice>::WORDS.len() }, LogLevel>();
+
+pub(super) const PATH: Kind = Kind::Free {
+    syntax: "PATH",
+    allowed: "a path; a relative one starts at the folder of the configuration file",
+};
+pub(super) const PROBE_PATH: Kind = Kind::Free {
+    syntax: "PATH",
+    allowed: "a path on the worker, with its leading /, without spaces or #",
+};
+pub(super) const ROUTE_PATH: Kind = Kind::Free {
+    syntax: "PATTERN",
+    allowed: "a path with its leading /, or everything under one: /raw/*",
+};
+pub(super) const NAME: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "letters, digits, '.', '_' and '-', at most 64 of them, unlike every other worker's",
+};
+pub(super) const URL: Kind = Kind::Free {
+    syntax: "URL",
+    allowed: "http://HOST[:PORT][/BASE] or h2c://HOST[:PORT][/BASE]; the port is 80 when left out",
+};
+pub(super) const MODELS: Kind = Kind::Free {
+    syntax: "[NAME, …] | { CLIENT_NAME = WORKER_NAME, … }",
+    allowed: "a list of names, or a table: left what clients say, right what the worker gets, or \"*\" for the only one that it serves",
+};
+pub(super) const WORKERS: Kind = Kind::Free {
+    syntax: "[NAME, …]",
+    allowed: "names of [[worker]] tables, at least one, none twice",
+};
+pub(super) const RETRY_ON: Kind = Kind::Free {
+    syntax: "[WORD, …]",
+    allowed: "a list of \"refused\", \"reset\", \"5xx\", \"busy\" and \"timeout\", none twice; it may be empty",
+};
+pub(super) const MACHINE_NAME: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "letters, digits, '.', '_' and '-', at most 64 of them, unlike every other machine's",
+};
+pub(super) const MACHINE: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "the name of a [[machine]] table",
+};
+pub(super) const MONEY: Kind = Kind::Free {
+    syntax: "MONEY",
+    allowed: "an amount and three capital letters for its currency, as in \"2.40 EUR\"",
+};
+pub(super) const WATTS: Kind = Kind::Number {
+    least: 0.0,
+    most: 1_000_000.0,
+};
+pub(super) const TEST: Kind = Kind::Free {
+    syntax: "\"auto\" | \"off\" | { file = PATH }",
+    allowed: "\"auto\", \"off\", or { file = \"PATH\" } with one JSON object in that file",
+};
+pub(super) const METRICS_URL: Kind = Kind::Free {
+    syntax: "URL",
+    allowed: "http://HOST[:PORT]/PATH",
+};
+pub(super) const HEADERS: Kind = Kind::Free {
+    syntax: "{ NAME = VALUE, … }",
+    allowed: "header names and values as strings; not those that belong to the connection or that the proxy sets",
+};
+pub(super) const ADDRESS: Kind = Kind::Free {
+    syntax: "ADDRESS",
+    allowed: "an IP address and a port, as in \"127.0.0.1:7071\" or \"[::1]:7071\"; port 0 takes a free one",
+};
+pub(super) const ADDRESSES: Kind = Kind::Free {
+    syntax: "[ADDRESS, …]",
+    allowed: "a list of IP addresses with ports, as in [\"127.0.0.1:7070\", \"[::1]:7070\"], at least one",
+};
+pub(super) const ACCESS: Kind = Kind::Free {
+    syntax: "\"stdout\" | \"off\" | PATH",
+    allowed: "\"stdout\", \"off\", or a path, which has a '/' or a '.' in it; a relative one starts at the folder of the configuration file",
+};
+pub(super) const TIMER: Kind = Kind::Timer {
+    least: MILLISECOND,
+    most: Seconds(7.0 * DAY),
+};
+pub(super) const RUN: Kind = Kind::Count {
+    least: 1,
+    most: 1_000,
+};
