@@ -4,8 +4,6 @@
 //! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, upgrades
 //! that this version does not carry.
 
-use std::sync::Arc;
-
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Version};
@@ -282,23 +280,4 @@ fn identity(head: &Parts) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
-}
-
-/// All client-facing model names of a plan, sorted and once each.
-#[must_use]
-pub fn served(plan: &Plan) -> Arc<[ModelName]> {
-    let mut names: Vec<_> = plan
-        .workers
-        .iter()
-        .flat_map(|worker| {
-            worker
-                .models
-                .named()
-                .iter()
-                .map(|alias| alias.client.clone())
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    names.into()
 }

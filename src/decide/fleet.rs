@@ -8,7 +8,7 @@
 //! the same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may
 //! take any slot it finds free without overtaking anybody.
 
-use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, WorkerSpec};
+use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, WorkerSpec};
 use super::health::State;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
@@ -102,6 +102,13 @@ impl FleetState {
     /// [`grants`](Self::grants) next.
     pub fn serves(&mut self, worker: WorkerId, models: &[ModelName]) {
         self.roster.serves(worker, models);
+    }
+
+    /// An engine says what bounds its work. Call [`grants`](Self::grants) next.
+    pub fn told(&mut self, worker: WorkerId, told: Told) {
+        if let Some(worker) = self.roster.worker_mut(worker) {
+            worker.told = told;
+        }
     }
 
     /// A model of this name exists, whoever serves it: a request for it is refused as [`NoChoice::Down`].

@@ -28,7 +28,7 @@ mod traffic;
 mod view;
 mod worker;
 
-pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
+pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
 pub use cost::Terms;
 pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;

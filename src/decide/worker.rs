@@ -5,7 +5,7 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
-use super::ask::{Outcome, Work, WorkerSpec};
+use super::ask::{Outcome, Told, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
@@ -25,6 +25,8 @@ const MOST_TOKENS: f64 = 1e8;
 pub(super) struct Worker {
     id: WorkerId,
     spec: WorkerSpec,
+    /// What its engine says.
+    pub(super) told: Told,
     health: Health,
     hazard: Hazard,
     speeds: Speeds,
@@ -140,6 +142,7 @@ impl Worker {
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
             record: Record::default(),
+            told: Told::default(),
             spec,
         }
     }
@@ -150,6 +153,11 @@ impl Worker {
 
     pub(super) fn spec(&self) -> &WorkerSpec {
         &self.spec
+    }
+
+    /// The most requests it is given at a time.
+    pub(super) fn cap(&self) -> u32 {
+        self.told.slots.unwrap_or(self.spec.cap)
     }
 
     pub(super) fn health(&self) -> &Health {
@@ -186,7 +194,7 @@ impl Worker {
 
     /// Whether it may be given one more request.
     pub(super) fn has_room(&self) -> bool {
-        self.inflight < self.spec.cap
+        self.inflight < self.cap()
     }
 
     /// The smoothed round trip; nothing until one was measured.
@@ -201,7 +209,7 @@ impl Worker {
 
     /// Seconds per output token once one more request shares the card.
     pub(super) fn pace_with_one_more(&self) -> Seconds {
-        let sharing = (self.meter.sharing() + 1).min(self.spec.cap);
+        let sharing = (self.meter.sharing() + 1).min(self.cap());
         self.speeds.decode().at(f64::from(sharing))
     }
 
@@ -323,10 +331,11 @@ impl Worker {
     /// Whether the counters agree with each other.
     pub(super) fn check(&self) -> Result<(), String> {
         self.backlog.check()?;
-        let (held, cap) = (self.inflight, self.spec.cap);
+        let (held, cap) = (self.inflight, self.cap());
         let (queued, generating) = (self.backlog.len(), self.backlog.generating());
         let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
-        let within = held <= cap
+        // Slots that an engine tells may become fewer than the requests that run.
+        let within = (held <= cap || self.told.slots.is_some())
             && queued + streams <= held
             && generating + streams <= sharing
             && sharing <= held;

@@ -46,6 +46,7 @@ pub struct Setup {
     probe: Option<String>,
     environment: Vec<(String, String)>,
     deaf: bool,
+    state: Option<std::path::PathBuf>,
 }
 
 impl Setup {
@@ -94,6 +95,12 @@ impl Setup {
         self
     }
 
+    /// A state folder that outlives the proxy.
+    pub fn state(mut self, folder: &std::path::Path) -> Self {
+        self.state = Some(folder.to_owned());
+        self
+    }
+
     /// Nobody reads its stderr.
     pub fn deaf(mut self) -> Self {
         self.deaf = true;
@@ -130,7 +137,8 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let address = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let (client, admin) = (address(), address());
-        let state = folder.path().join("state");
+        let own = folder.path().join("state");
+        let state = self.state.as_ref().unwrap_or(&own);
         let toml = self
             .toml(client, admin)
             .replacen("\"state\"", &format!("{state:?}"), 1);
