@@ -6,8 +6,6 @@
 
 mod limit;
 
-use std::sync::Arc;
-
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Version};
@@ -285,23 +283,4 @@ fn identity(head: &Parts) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
-}
-
-/// All client-facing model names of a plan, sorted and once each.
-#[must_use]
-pub fn served(plan: &Plan) -> Arc<[ModelName]> {
-    let mut names: Vec<_> = plan
-        .workers
-        .iter()
-        .flat_map(|worker| {
-            worker
-                .models
-                .named()
-                .iter()
-                .map(|alias| alias.client.clone())
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    names.into()
 }

@@ -26,7 +26,7 @@ use crate::forward::{Begun, Errand, Forward, refusal};
 use crate::inspect::{self, Client, Limit, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue;
-use crate::units::{ModelName, Seconds};
+use crate::units::Seconds;
 use crate::upstream::Upstream;
 
 const X_REQUEST_ID: &str = "x-request-id";
@@ -37,8 +37,6 @@ pub struct App {
     pub clock: Clock,
     /// The configuration, swapped whole.
     pub plan: ArcSwap<Plan>,
-    /// All client-facing model names.
-    pub served: Arc<[ModelName]>,
     /// Metrics and the access log.
     pub observe: Arc<Observe>,
     /// Reads request bodies.
@@ -115,10 +113,11 @@ where
     exchange.body_read(app.clock.now() - began);
     exchange.bytes_in(held.bytes().len() as u64);
 
-    let facts = inspect::facts(&way, head, held.bytes(), &app.served)?; // 400 415
+    let catalogue = app.fleet.catalogue();
+    let facts = inspect::facts(&way, head, held.bytes(), catalogue.served())?; // 400 415
     exchange.set_kind(way.kind());
     if let Some(model) = &facts.model {
-        exchange.set_model(model);
+        exchange.set_model(model, catalogue.knows(model));
     }
 
     let left = deadline.map(|span| exchange.started() + span - app.clock.now());

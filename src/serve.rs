@@ -39,7 +39,6 @@ use crate::clock::Clock;
 use crate::config::{self, Plan};
 use crate::fleet::Fleet;
 use crate::forward::Forward;
-use crate::inspect;
 use crate::line::App;
 use crate::listener::{Gate, Plane};
 use crate::observe::Observe;
@@ -113,11 +112,10 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         .iter()
         .map(|worker| worker.name.clone())
         .collect();
-    let served = inspect::served(&plan);
-    let observe = Observe::new(clock, &plan.log, &names, &served)
+    let fleet = Fleet::new(&plan, clock, rand::random());
+    let observe = Observe::new(clock, &plan.log, &names, fleet.catalogue().served())
         .map_err(|error| StartError(format!("the access log can't be opened: {error}")))?;
     let observe = Arc::new(observe);
-    let fleet = Fleet::new(&plan, clock, rand::random());
     let pool = |worker: &config::plan::WorkerPlan| {
         let addresses = Arc::new(Addresses::of(&worker.origin));
         Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
@@ -125,7 +123,6 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
     let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
     Ok(App {
         clock,
-        served,
         intake: Intake::new(&plan.limits, observe.clone()),
         forward: Forward::new(clock, fleet.clone(), upstreams.clone()),
         upstreams,

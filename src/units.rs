@@ -135,6 +135,20 @@ impl WorkerId {
 pub struct ModelName(Arc<str>);
 
 impl ModelName {
+    /// The longest name that a configuration or a worker may bring, in characters.
+    const LONGEST: usize = 256;
+
+    /// A name that a configuration or a worker brings: not empty, not too long, without control characters, and not
+    /// `*`, which stands for a model and is none.
+    #[must_use]
+    pub fn sound(name: &str) -> Option<Self> {
+        let length = name.chars().take(Self::LONGEST + 1).count();
+        let sound = name != "*"
+            && (1..=Self::LONGEST).contains(&length)
+            && !name.chars().any(char::is_control);
+        sound.then(|| ModelName::new(name))
+    }
+
     /// A name that a worker or client uses.
     #[must_use]
     pub fn new(name: &str) -> Self {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use support::engine::Engine;
+use support::engine::knobs::Dialect;
 use support::engine::knobs::Failure;
 use support::proxy::Proxy;
 
@@ -73,6 +74,7 @@ fn anthropic_is_content() {
 #[test]
 fn tritonclient_is_content() {
     let worker = Engine::start();
+    worker.tune(|knobs| knobs.dialect = Dialect::Triton);
     let proxy = Proxy::setup()
         .worker_with("w", &worker, "engine = \"triton\"")
         .start();

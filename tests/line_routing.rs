@@ -10,7 +10,7 @@ mod support;
 
 use support::client::request;
 use support::engine::Engine;
-use support::engine::knobs::{Failure, Health};
+use support::engine::knobs::{Dialect, Failure, Health};
 use support::expect_soon;
 use support::prompt::{CHAT, chat};
 use support::proxy::Proxy;
@@ -388,18 +388,19 @@ fn a_worker_goes_and_comes_back_by_its_probes() {
 
 #[test]
 fn each_engine_is_asked_for_its_life_in_its_own_way() {
-    for (engine, path) in [
-        ("forebay", "/health"),
-        ("vllm", "/health"),
-        ("sglang", "/health"),
-        ("llamacpp", "/health"),
-        ("tgi", "/health"),
-        ("tei", "/health"),
-        ("triton", "/v2/health/ready"),
-        ("ollama", "/api/version"),
-        ("openai", "/v1/models"),
+    for (dialect, engine, path) in [
+        (Dialect::Forebay, "forebay", "/health"),
+        (Dialect::Vllm, "vllm", "/health"),
+        (Dialect::Sglang, "sglang", "/health"),
+        (Dialect::Llamacpp, "llamacpp", "/health"),
+        (Dialect::Tgi, "tgi", "/health"),
+        (Dialect::Tei, "tei", "/health"),
+        (Dialect::Triton, "triton", "/v2/health/ready"),
+        (Dialect::Ollama, "ollama", "/api/version"),
+        (Dialect::Openai, "openai", "/v1/models"),
     ] {
         let worker = Engine::start();
+        worker.tune(|knobs| knobs.dialect = dialect);
         let lines = format!("engine = \"{engine}\"");
         let _proxy = Proxy::setup().worker_with("w", &worker, &lines).start();
         let probe = &worker.everything()[0];

@@ -288,6 +288,7 @@ mod tests {
             slow_start: None,
             fail_timeout: Seconds(600.0),
             ejections: Ejections::default(),
+            engine: Some("vllm"),
             models: vec!["chat".into()],
             inflight: 2,
             max_inflight: 64,
@@ -407,7 +408,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
         let expected = serde_json::json!({
             "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up",
-            "since": "2026-11-30T02:43:19.500Z", "models": ["chat"], "inflight": 2, "max_inflight": 64,
+            "since": "2026-11-30T02:43:19.500Z", "engine": "vllm", "models": ["chat"], "inflight": 2, "max_inflight": 64,
             "queue": 1, "decoding": 1, "prefill": { "request_s": 0.01, "token_s": 0.0002 },
             "rtt_s": 0.001, "speed": 2.3, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "refused": 0}, "failures": 0,
         });

@@ -63,6 +63,9 @@ pub struct WorkerRow {
     /// How often it was ejected since the start.
     #[serde(serialize_with = "by_cause")]
     pub ejections: Ejections,
+    /// What it is, by the word of the configuration; absent until it is found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<&'static str>,
     /// The names by which clients may ask for its models.
     pub models: Vec<String>,
     /// Requests it holds.

@@ -39,6 +39,15 @@ pub struct WorkerSpec {
     pub eject: EjectRule,
 }
 
+/// What an engine says of itself that bounds its work; what is `None` it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Told {
+    /// Requests that run at once.
+    pub slots: Option<u32>,
+    /// Tokens that its memory holds.
+    pub kv_tokens: Option<f64>,
+}
+
 /// The rules that hold for all workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {

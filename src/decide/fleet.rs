@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, WorkerSpec};
+use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, WorkerSpec};
 use super::booking::Booking;
 use super::considered::Considered;
 use super::health::State;
@@ -19,7 +19,7 @@ use super::roster::Roster;
 use super::view::WorkerView;
 
 use crate::rng::Rng;
-use crate::units::{Seconds, WorkerId};
+use crate::units::{ModelName, Seconds, WorkerId};
 
 /// Workers, their load and speed, and the requests that wait for them.
 #[derive(Debug)]
@@ -133,6 +133,29 @@ impl FleetState {
         if let Some(worker) = self.roster.worker_mut(worker) {
             worker.connected(round_trip);
         }
+    }
+
+    /// A worker serves these models now and no others; the names stay known until they are forgotten. Call
+    /// [`grants`](Self::grants) next.
+    pub fn serves(&mut self, worker: WorkerId, models: &[ModelName]) {
+        self.roster.serves(worker, models);
+    }
+
+    /// An engine says what bounds its work. Call [`grants`](Self::grants) next.
+    pub fn told(&mut self, worker: WorkerId, told: Told) {
+        if let Some(worker) = self.roster.worker_mut(worker) {
+            worker.told = told;
+        }
+    }
+
+    /// A model of this name exists, whoever serves it: a request for it is refused as [`NoChoice::Down`].
+    pub fn know(&mut self, model: &ModelName) {
+        self.roster.know(model);
+    }
+
+    /// There is no model of this name any more, unless somebody serves it.
+    pub fn forget(&mut self, model: &ModelName) {
+        self.roster.forget(model);
     }
 
     /// A liveness probe passed, or failed for a reason. Call [`grants`](Self::grants) after a change.

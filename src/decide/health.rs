@@ -81,6 +81,8 @@ impl Health {
         };
         if says == self.state {
             self.against = 0;
+            // A worker may be down for another reason than it went down for.
+            self.reason = verdict.err();
             return None;
         }
         self.against += 1;
@@ -134,6 +136,9 @@ mod tests {
         assert_eq!(health.since(), Seconds(7.0));
         assert_eq!(health.reason(), Some("connection refused"));
         assert_eq!(health.state(), State::Down);
+        health.probe(Err("loading".into()), Seconds(7.5));
+        assert_eq!(health.reason(), Some("loading"));
+        assert_eq!(health.since(), Seconds(7.0));
         health.probe(Ok(()), Seconds(8.0));
         assert_eq!(health.probe(Ok(()), Seconds(9.0)), Some(State::Down));
         assert_eq!(health.reason(), None);

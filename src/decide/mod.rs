@@ -42,7 +42,7 @@ mod unsupported;
 mod view;
 mod worker;
 
-pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
+pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
 pub use booking::Booking;
 pub use considered::{Considered, Exclusion, Fate};
 pub use cost::Terms;

@@ -1,12 +1,17 @@
 //! Who could serve a request, and giving it to one of them: filter, price, pick and book in one step.
 //!
 //! One step, because two requests that look at the same idle worker at the same moment must not both be told that it
-//! is idle. What a model name means is one row of a sorted table; its first row is for requests that name no model.
+//! is idle. What a model name means is one row of a table; its first row is for requests that name no model.
+//!
+//! Rows come and go with what workers report. A booking remembers its row by its place, so places never move: a name
+//! that is forgotten leaves its row to the next new one. What a request of the forgotten name then still teaches goes to
+//! its successor: one answer's length, a week after the name was last seen.
 
 mod considering;
 mod eligible;
+mod models;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
 use super::booking::{Booking, Order};
@@ -16,11 +21,12 @@ use super::health::State;
 use super::machine::Machine;
 use super::pick::{Candidate, Policy};
 use super::standing::AllDown;
-use super::traffic::{self, Outputs, Traffic};
+use super::traffic::{self, Traffic, believable};
 use super::unsupported::Unsupported;
-use super::worker::{Worker, believable};
+use super::worker::Worker;
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
+use models::Model;
 
 /// A longer name is compared by its beginning only: a client chooses how long it is.
 const COMPARED_CHARS: usize = 256;
@@ -33,6 +39,10 @@ pub(super) struct Roster {
     /// Each worker's place among the machines.
     homes: Vec<usize>,
     models: Vec<Model>,
+    /// The row of each known name; that of no name is the first.
+    rows: BTreeMap<Option<ModelName>, usize>,
+    /// Rows whose names were forgotten.
+    spare: Vec<usize>,
     rules: Rules,
     traffic: Traffic,
     unsupported: Unsupported,
@@ -43,21 +53,6 @@ pub(super) struct Roster {
     candidates: Vec<Candidate>,
 }
 
-/// A model that some worker serves.
-#[derive(Debug)]
-struct Model {
-    /// `None` is the row for requests without a model: everybody serves it.
-    name: Option<ModelName>,
-    /// Who serves it, in order.
-    workers: Vec<WorkerId>,
-    /// The expected length of its answers.
-    outputs: Outputs,
-    /// Who was picked last.
-    last: Option<WorkerId>,
-    /// The requests that each of `workers` is owed by its weight, at most one either way.
-    owed: Vec<f64>,
-}
-
 impl Roster {
     pub(super) fn new(specs: Vec<WorkerSpec>, rules: Rules) -> Self {
         let count = specs.len();
@@ -66,8 +61,11 @@ impl Roster {
             .zip(specs)
             .map(|(id, spec)| Worker::new(WorkerId(id), spec))
             .collect();
-        Roster {
-            models: models(&workers),
+        let everybody = workers.iter().map(Worker::id).collect();
+        let mut roster = Roster {
+            models: vec![Model::served_by(everybody)],
+            rows: BTreeMap::from([(None, 0)]),
+            spare: Vec::new(),
             machines: vec![Machine::default(); workers.len()],
             homes,
             workers,
@@ -77,7 +75,15 @@ impl Roster {
             booked: 0,
             considered: Vec::with_capacity(count),
             candidates: Vec::with_capacity(count),
+        };
+        for place in 0..roster.workers.len() {
+            let (id, models) = {
+                let worker = &roster.workers[place];
+                (worker.id(), worker.spec().models.clone())
+            };
+            roster.serves(id, &models);
         }
+        roster
     }
 
     pub(super) fn workers(&self) -> &[Worker] {
@@ -102,7 +108,7 @@ impl Roster {
 
     /// Requests a second that a worker serves, of the mix that the fleet sees.
     pub(super) fn rate(&self, worker: &Worker) -> f64 {
-        self.traffic.rate(worker.speeds(), worker.spec().cap)
+        self.traffic.rate(worker.speeds(), worker.cap())
     }
 
     /// Requests that a worker is expected to finish within the horizon before it fails.
@@ -229,9 +235,7 @@ impl Roster {
     }
 
     fn row(&self, ask: &Ask) -> Option<usize> {
-        self.models
-            .binary_search_by(|model| model.name.cmp(&ask.model))
-            .ok()
+        self.rows.get(&ask.model).copied()
     }
 
     fn size(&self, ask: &Ask, row: usize) -> Size {
@@ -264,7 +268,8 @@ impl Roster {
             NoChoice::Busy
         } else if self.rules.all_down == AllDown::Queue && self.serving(ask, row).any(returns) {
             NoChoice::Away
-        } else if self.serving(ask, row).next().is_some() {
+        } else if self.models[row].workers.is_empty() || self.serving(ask, row).next().is_some() {
+            // A known name is not unknown because nobody lists it just now.
             NoChoice::Down
         } else {
             self.unknown(ask)
@@ -278,9 +283,11 @@ impl Roster {
         };
         let start: String = wanted.as_str().chars().take(COMPARED_CHARS).collect();
         let likeness = |name: &ModelName| strsim::jaro_winkler(&start, name.as_str());
-        let nearest = (0..self.models.len())
-            .filter(|row| self.serving(ask, *row).next().is_some())
-            .filter_map(|row| self.models[row].name.as_ref())
+        let nearest = self
+            .rows
+            .iter()
+            .filter(|(_, row)| self.serving(ask, **row).next().is_some())
+            .filter_map(|(name, _)| name.as_ref())
             .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
             .cloned();
         NoChoice::UnknownModel { nearest }
@@ -298,30 +305,12 @@ fn homes(specs: &[WorkerSpec]) -> Vec<usize> {
     specs.iter().enumerate().map(home).collect()
 }
 
-/// One row per name, sorted, after the row for no name.
-fn models(workers: &[Worker]) -> Vec<Model> {
-    let mut serving: BTreeMap<Option<ModelName>, Vec<WorkerId>> = BTreeMap::new();
-    for worker in workers {
-        let names: BTreeSet<_> = worker.spec().models.iter().cloned().map(Some).collect();
-        for name in names.into_iter().chain([None]) {
-            serving.entry(name).or_default().push(worker.id());
-        }
-    }
-    let row = |(name, workers): (_, Vec<WorkerId>)| Model {
-        name,
-        owed: vec![0.0; workers.len()],
-        workers,
-        outputs: Outputs::new(),
-        last: None,
-    };
-    serving.into_iter().map(row).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::considered::{Exclusion, Fate};
     use super::super::eject::EjectRule;
     use super::super::pick::SAMPLE;
+    use super::models::MOST_MODELS;
     use super::*;
     use crate::units::Tokens;
 
@@ -607,6 +596,49 @@ mod tests {
         // 200 tokens take 4.1, 0.41 and 2.05 seconds.
         let found = [9.0, 3.0, 1.0, 0.1, f64::NAN].map(&mut candidates);
         assert_eq!(found, [(3, 0), (2, 1), (1, 2), (3, 0), (3, 0)]);
+    }
+
+    #[test]
+    fn what_a_worker_serves_may_change_while_it_runs() {
+        let mut roster = roster();
+        let (small, tiny) = (ask(Some("small")), ask(Some("tiny")));
+        let held = choose(&mut roster, &small, &[WorkerId(1)]).unwrap();
+        roster.serves(WorkerId(0), &[ModelName::new("tiny")]);
+        roster.finish(held.booking, Outcome::Gone, Seconds(1.0));
+        let worker = |roster: &mut Roster, ask| choose(roster, ask, &[]).unwrap().worker;
+        assert_eq!(worker(&mut roster, &tiny), WorkerId(0));
+        assert_eq!(worker(&mut roster, &small), WorkerId(1));
+        let down = Err(NoChoice::Down);
+        roster.serves(WorkerId(0), &[]);
+        let refused =
+            |roster: &mut Roster, ask| choose(roster, ask, &[]).map(|choice| choice.worker);
+        assert_eq!(
+            refused(&mut roster, &tiny),
+            down,
+            "known, though nobody has it"
+        );
+        roster.forget(&ModelName::new("small"));
+        assert_eq!(worker(&mut roster, &small), WorkerId(1), "still served");
+        roster.forget(&ModelName::new("tiny"));
+        assert!(matches!(
+            refused(&mut roster, &tiny),
+            Err(NoChoice::UnknownModel { .. })
+        ));
+        roster.know(&ModelName::new("other"));
+        assert_eq!(refused(&mut roster, &ask(Some("other"))), down);
+        assert_eq!(roster.models.len(), 4, "the forgotten row is used again");
+        roster.serves(WorkerId(9), &[ModelName::new("nobody's")]);
+        assert_eq!(roster.models.len(), 4);
+    }
+
+    #[test]
+    fn names_without_end_are_not_kept() {
+        let mut roster = roster();
+        let names: Vec<_> = (0..2 * MOST_MODELS)
+            .map(|number| ModelName::new(&number.to_string()))
+            .collect();
+        roster.serves(WorkerId(0), &names);
+        assert!(roster.rows.len() <= MOST_MODELS + 1);
     }
 
     #[test]

@@ -31,6 +31,14 @@ const LOSS_RATE: f64 = 0.1;
 /// The batch at which workers are compared by speed.
 const COMPARED_BATCH: u32 = 16;
 
+/// The greatest token count that is believed of a worker's report.
+const MOST_TOKENS: f64 = 1e8;
+
+/// A count that a worker reports, if it can be one.
+pub(super) fn believable(count: Option<f64>) -> Option<f64> {
+    count.filter(|count| (0.0..=MOST_TOKENS).contains(count))
+}
+
 /// A mean that starts as the plain mean of all samples and ends as one of the last hundred or so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunningMean {

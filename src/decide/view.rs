@@ -104,7 +104,7 @@ impl WorkerView {
             held: worker.condition().held().map(left),
             allowed: worker.condition().allowed(),
             coupling: machine.coupling(),
-            cap: spec.cap,
+            cap: worker.cap(),
             inflight: worker.inflight(),
             queued: worker.queued(),
             decoding: worker.decoding(),

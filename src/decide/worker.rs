@@ -5,7 +5,7 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
-use super::ask::{Outcome, Work, WorkerSpec};
+use super::ask::{Outcome, Told, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::booking::{Booking, FirstByte, Order};
 use super::condition::Condition;
@@ -15,18 +15,19 @@ use super::eject::EjectCause;
 use super::line_fit::Sample;
 use super::machine::{Machine, Mark, Span};
 use super::speed::{Speeds, Whole};
+use super::traffic::believable;
 use crate::units::{Seconds, WorkerId};
 
 /// The share of a new round trip in the smoothed one (RFC 6298).
 const ROUND_TRIP_GAIN: f64 = 1.0 / 8.0;
-/// The greatest token count that is believed of a worker's report.
-const MOST_TOKENS: f64 = 1e8;
 
 /// A worker's spec, load, learned speed and history.
 #[derive(Debug)]
 pub(super) struct Worker {
     id: WorkerId,
     spec: WorkerSpec,
+    /// What its engine says.
+    pub(super) told: Told,
     condition: Condition,
     speeds: Speeds,
     round_trip: Option<Seconds>,
@@ -64,6 +65,7 @@ impl Worker {
             meter: DecodeMeter::default(),
             sampled: Mark::default(),
             record: Record::default(),
+            told: Told::default(),
             spec,
         }
     }
@@ -79,6 +81,11 @@ impl Worker {
 
     pub(super) fn spec(&self) -> &WorkerSpec {
         &self.spec
+    }
+
+    /// The most requests it is given at a time.
+    pub(super) fn cap(&self) -> u32 {
+        self.told.slots.unwrap_or(self.spec.cap)
     }
 
     /// Whether it may be given requests, and why not.
@@ -111,7 +118,7 @@ impl Worker {
 
     /// Whether it may be given one more request.
     pub(super) fn has_room(&self) -> bool {
-        self.inflight < self.condition.allowed().unwrap_or(self.spec.cap)
+        self.inflight < self.condition.allowed().unwrap_or(u32::MAX).min(self.cap())
     }
 
     /// The smoothed round trip; nothing until one was measured.
@@ -126,7 +133,7 @@ impl Worker {
 
     /// Seconds per output token once one more request shares the card.
     pub(super) fn pace_with_one_more(&self) -> Seconds {
-        let sharing = (self.meter.sharing() + 1).min(self.spec.cap);
+        let sharing = (self.meter.sharing() + 1).min(self.cap());
         self.speeds.decode().at(f64::from(sharing))
     }
 
@@ -304,10 +311,11 @@ impl Worker {
     /// Whether the counters agree with each other.
     pub(super) fn check(&self) -> Result<(), String> {
         self.backlog.check()?;
-        let (held, cap) = (self.inflight, self.spec.cap);
+        let (held, cap) = (self.inflight, self.cap());
         let (queued, generating) = (self.backlog.len(), self.backlog.generating());
         let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
-        let within = held <= cap
+        // Slots that an engine tells may become fewer than the requests that run.
+        let within = (held <= cap || self.told.slots.is_some())
             && queued + streams <= held
             && generating + streams <= sharing
             && sharing <= held;
@@ -391,11 +399,6 @@ impl Worker {
             self.meter.leave(!had_no_byte && booking.decodes(), now);
         }
     }
-}
-
-/// A count that a worker reports, if it can be one.
-pub(super) fn believable(count: Option<f64>) -> Option<f64> {
-    count.filter(|count| (0.0..=MOST_TOKENS).contains(count))
 }
 
 #[cfg(test)]

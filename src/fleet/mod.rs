@@ -7,27 +7,35 @@
 //! Places are handed over after the lock is released: a lease that nobody takes any more returns at once, and returning
 //! takes the lock again.
 
+mod catalogue;
 mod dialect;
+mod discover;
 mod lease;
 mod probe;
+mod remembered;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+pub use catalogue::{Alias, Catalogue};
 pub use dialect::authorization;
 pub use lease::Lease;
 pub use probe::watch;
 
-use crate::clock::Clock;
+use discover::Profile;
+use remembered::Remembered;
+
+use crate::clock::{self, Clock};
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
 use crate::decide::{
-    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, StateChange, Ticket, WorkerSpec,
-    WorkerView,
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, State, StateChange, Ticket,
+    WorkerSpec, WorkerView,
 };
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -40,10 +48,14 @@ pub struct Fleet {
     clock: Clock,
     core: Mutex<Core>,
     pulses: Vec<Pulse>,
+    catalogue: ArcSwap<Catalogue>,
+    /// Locked for a moment, also while the core is, and never the other way round.
+    remembered: Mutex<Remembered>,
 }
 
 struct Core {
     state: FleetState,
+    profiles: Vec<Profile>,
     rng: Rng,
     waiting: BTreeMap<Ticket, oneshot::Sender<Turn>>,
 }
@@ -70,15 +82,20 @@ impl Fleet {
         let state = FleetState::new(plan.workers.iter().map(spec).collect(), rules);
         let core = Core {
             state,
+            profiles: plan.workers.iter().map(Profile::typed).collect(),
             rng: Rng::seeded(seed),
             waiting: BTreeMap::new(),
         };
         let pulses = plan.workers.iter().map(|_| Pulse::default()).collect();
-        Arc::new(Fleet {
+        let fleet = Fleet {
             clock,
             core: Mutex::new(core),
             pulses,
-        })
+            catalogue: ArcSwap::default(),
+            remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
+        };
+        fleet.draw(&mut fleet.core.lock());
+        Arc::new(fleet)
     }
 
     /// Picks a worker and books a place on it, in one step.
@@ -129,10 +146,15 @@ impl Fleet {
         self.core.lock().state.waiting()
     }
 
-    /// A probe's verdict.
-    pub fn probed(self: &Arc<Self>, worker: WorkerId, verdict: Result<(), String>) {
-        let change = self.change(|core, now| core.state.probe(worker, verdict, now));
-        change.iter().for_each(report);
+    /// A probe's verdict; returns the state that it brought about, if it changed.
+    pub fn probed(
+        self: &Arc<Self>,
+        worker: WorkerId,
+        verdict: Result<(), String>,
+    ) -> Option<State> {
+        let change = self.change(|core, now| core.state.probe(worker, verdict, now))?;
+        report(&change);
+        Some(change.to)
     }
 
     /// A worker answered that it does not know the path of this request. Who waits for it may now be served elsewhere.
@@ -149,7 +171,14 @@ impl Fleet {
     #[must_use]
     pub fn snapshot(&self) -> Vec<WorkerView> {
         let now = self.clock.now();
-        self.core.lock().state.snapshot(now)
+        let core = self.core.lock();
+        let mut views = core.state.snapshot(now);
+        for (view, profile) in views.iter_mut().zip(&core.profiles) {
+            if view.state == State::Starting && !profile.is_known() {
+                view.reason = Some("its engine is not known yet".to_owned());
+            }
+        }
+        views
     }
 
     /// Lets time pass: turns the tokens that passed since the last call into decode samples, and ends ejections and holds
@@ -246,12 +275,7 @@ fn report(change: &StateChange) {
 fn spec(plan: &WorkerPlan) -> WorkerSpec {
     WorkerSpec {
         name: plan.name.clone(),
-        models: plan
-            .models
-            .named()
-            .iter()
-            .map(|alias| alias.client.clone())
-            .collect(),
+        models: Vec::new(),
         cap: plan.inflight_untold(),
         speed: plan.speed,
         rise: plan.probe.rise,

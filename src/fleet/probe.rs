@@ -1,23 +1,34 @@
-//! Liveness probes: one task per worker asks it every `interval` whether it lives.
+//! Watching a worker: one task each asks it every `interval` whether it lives, and now and then what it serves.
 //!
 //! Liveness is one kind of evidence: it takes a dead worker out and lets a recovered one in. Each probe uses a connection
 //! of its own, so that it also proves that new connections are accepted. A probe that runs into its limit while the
 //! worker is sending an answer is no failure: it is busy, not dead. Opening the connection measures the round trip, the
 //! `net` of the price.
+//!
+//! A worker comes up when it lives, is known for what it is, and has said what it serves, where these are not typed:
+//! whoever is told that it is up can send to it. One that was down is asked anew what it is, for something else may have
+//! been started there. While it is up a question that fails changes nothing: what it said last holds, and liveness
+//! decides.
 
 use std::sync::Arc;
 
-use http::HeaderMap;
-use http::header::HOST;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use http::Method;
+use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Fleet, dialect};
+use super::discover::{Inquirer, Silence};
+use super::{Fleet, catalogue, dialect};
 use crate::clock::Clock;
+use crate::config::Choice as _;
 use crate::config::plan::{Engine, WorkerPlan};
+use crate::decide::State;
+use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
 use crate::upstream::{Loss, Upstream};
 
-/// Asks one worker for as long as the process lives; the first time at once.
+/// Time between two lists of what a worker serves, give or take a fifth, so that a fleet is not asked all at once.
+const LIST_EVERY: Seconds = Seconds(30.0);
+
+/// Watches one worker for as long as the process lives; the first look is at once.
 pub async fn watch(
     fleet: Arc<Fleet>,
     clock: Clock,
@@ -25,47 +36,180 @@ pub async fn watch(
     plan: WorkerPlan,
     upstream: Arc<Upstream>,
 ) {
-    let headers = headers(&plan);
     let mut ticks = interval(plan.probe.interval.to_duration());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut watch = Watch {
+        inquirer: Inquirer::new(&plan, upstream),
+        rng: Rng::seeded(u64::from(id.0)),
+        state: State::Starting,
+        list_next: Seconds::ZERO,
+        fleet,
+        clock,
+        id,
+        plan,
+    };
     loop {
         ticks.tick().await;
-        let began = clock.now();
-        let verdict = ask(&upstream, &plan, &headers)
-            .await
-            .map(|rtt| fleet.connected(id, rtt));
-        let Some(verdict) = unless_mute(verdict, fleet.last_heard(id), began) else {
-            continue;
-        };
-        fleet.probed(id, verdict);
+        watch.look().await;
     }
+}
+
+struct Watch {
+    fleet: Arc<Fleet>,
+    clock: Clock,
+    id: WorkerId,
+    plan: WorkerPlan,
+    inquirer: Inquirer,
+    rng: Rng,
+    /// As the last probes left it.
+    state: State,
+    /// When it is asked again what it serves.
+    list_next: Seconds,
 }
 
 enum Failure {
+    /// No answer in time.
+    TimedOut(Seconds),
+    /// It is not alive, or not fit to serve.
+    Other(String),
     /// The probe could not be made, for a reason of our own.
     Ours(String),
-    TimedOut(Seconds),
-    Other(String),
+    /// It accepts connections, but what it is can't be told yet.
+    Unknown(String),
 }
 
-/// One probe; the round trip when it passed.
-async fn ask(
-    upstream: &Upstream,
-    plan: &WorkerPlan,
-    headers: &HeaderMap,
-) -> Result<Seconds, Failure> {
-    let limit = plan.probe.timeout;
-    let probing = upstream.probe(plan.probe.path.as_deref(), headers, limit);
-    let probed = match timeout(limit.to_duration(), probing).await {
-        Err(_) | Ok(Err(Loss::ConnectTimeout { .. })) => return Err(Failure::TimedOut(limit)),
-        Ok(Err(loss @ Loss::Exhausted(_))) => return Err(Failure::Ours(loss.to_string())),
-        Ok(Err(loss)) => return Err(Failure::Other(loss.to_string())),
-        Ok(Ok(probed)) => probed,
-    };
-    if let Some(status) = probed.status {
-        dialect::verdict(plan.engine.unwrap_or(Engine::Generic), status).map_err(Failure::Other)?;
+impl From<Silence> for Failure {
+    fn from(silence: Silence) -> Self {
+        match silence {
+            Silence::TimedOut(limit) => Failure::TimedOut(limit),
+            Silence::Lost(loss @ Loss::Exhausted(_)) => Failure::Ours(loss.to_string()),
+            Silence::Lost(loss) => Failure::Other(loss.to_string()),
+        }
     }
-    Ok(probed.connected_in)
+}
+
+impl Watch {
+    /// One probe and what follows from it.
+    async fn look(&mut self) {
+        let began = self.clock.now();
+        let verdict = match self.probe().await {
+            // There is nothing to take back from a worker that was never up.
+            Err(Failure::Unknown(cause)) if self.state == State::Starting => {
+                tracing::debug!(
+                    worker = &*self.plan.name,
+                    cause,
+                    "its engine is not known yet"
+                );
+                return;
+            }
+            verdict => unless_mute(verdict, self.fleet.last_heard(self.id), began),
+        };
+        let Some(verdict) = verdict else { return };
+        let passed = verdict.is_ok();
+        if let Some(state) = self.fleet.probed(self.id, verdict) {
+            self.state = state;
+            self.list_later();
+            if passed {
+                self.ask_bounds().await;
+            }
+        } else if passed && self.clock.now() >= self.list_next {
+            self.list_later();
+            self.list_again().await;
+            self.ask_bounds().await;
+        }
+    }
+
+    /// Whether it lives and, unless it is up, whether it may come up.
+    async fn probe(&mut self) -> Result<(), Failure> {
+        let engine = self.engine().await?;
+        self.liveness(engine).await?;
+        if self.state != State::Up {
+            self.list(engine).await.map_err(Failure::Other)?;
+        }
+        Ok(())
+    }
+
+    /// What it is: as typed, or as found since it was last down.
+    async fn engine(&self) -> Result<Engine, Failure> {
+        let known = match self.plan.engine {
+            None if self.state == State::Down => None,
+            Some(typed) => Some(typed),
+            None => self.fleet.engine(self.id),
+        };
+        if let Some(engine) = known {
+            return Ok(engine);
+        }
+        self.inquirer.knock().await?;
+        let found = self.inquirer.engine().await;
+        let engine = found.map_err(Failure::Unknown)?;
+        if self.fleet.found(self.id, engine) {
+            let (worker, engine) = (&*self.plan.name, engine.word());
+            tracing::info!(worker, engine, "found out what it is");
+        }
+        Ok(engine)
+    }
+
+    async fn liveness(&self, engine: Engine) -> Result<(), Failure> {
+        let own = self.plan.probe.path.as_deref();
+        let took = match own.or(engine.liveness_path()) {
+            None => self.inquirer.knock().await?,
+            Some(path) => {
+                let reply = self.inquirer.ask(Method::GET, path).await?;
+                dialect::verdict(engine, reply.status)
+                    .map_err(|why| Failure::Other(format!("probe {why}")))?;
+                reply.connected_in
+            }
+        };
+        self.fleet.connected(self.id, took);
+        Ok(())
+    }
+
+    /// Asks what it serves, where the configuration leaves that open.
+    async fn list(&self, engine: Engine) -> Result<(), String> {
+        if !catalogue::is_open(&self.plan.models) {
+            return Ok(());
+        }
+        let Some(models) = self.inquirer.models(engine).await? else {
+            return Ok(());
+        };
+        let count = models.len();
+        if self.fleet.listed(self.id, models) {
+            tracing::info!(
+                worker = &*self.plan.name,
+                count,
+                "lists other models than before"
+            );
+        }
+        Ok(())
+    }
+
+    fn list_later(&mut self) {
+        let spread = 0.8 + 0.4 * self.rng.unit();
+        self.list_next = self.clock.now() + LIST_EVERY * spread;
+    }
+
+    /// Asks a worker that is up what bounds its work.
+    async fn ask_bounds(&self) {
+        if let Some(engine) = self.fleet.engine(self.id) {
+            let told = self.inquirer.bounds(engine).await;
+            self.fleet.told(self.id, told);
+        }
+    }
+
+    /// Asks a worker that is up what it serves now.
+    async fn list_again(&self) {
+        let Some(engine) = self.fleet.engine(self.id) else {
+            return;
+        };
+        if let Err(cause) = self.list(engine).await {
+            tracing::debug!(
+                worker = &*self.plan.name,
+                cause,
+                "what it served last still holds"
+            );
+        }
+        self.fleet.forget_stale();
+    }
 }
 
 /// `None` when a probe timed out while the worker was sending, or could not be made: that says nothing of the worker.
@@ -81,22 +225,12 @@ fn unless_mute(
             tracing::warn!(cause, "a worker can't be probed");
             None
         }
+        Err(Failure::Unknown(cause)) => Some(Err(format!("its engine is not known yet: {cause}"))),
         Err(Failure::TimedOut(_)) if heard.is_some_and(|at| at >= began) => None,
         Err(Failure::TimedOut(limit)) => Some(Err(format!(
             "no answer to the probe within probe.timeout = {limit}"
         ))),
     }
-}
-
-fn headers(plan: &WorkerPlan) -> HeaderMap {
-    let mut headers: HeaderMap = plan.headers.iter().cloned().collect();
-    if let Ok(host) = plan.origin.authority.parse() {
-        headers.insert(HOST, host);
-    }
-    if let Some((name, value)) = plan.key.as_ref().and_then(dialect::authorization) {
-        headers.insert(name, value);
-    }
-    headers
 }
 
 #[cfg(test)]

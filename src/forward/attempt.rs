@@ -127,7 +127,10 @@ impl Forward {
         };
         let timeouts = errand.way.timeouts(plan).under(&worker_plan.timeouts);
         let id = exchange.id().clone();
-        let draft = Draft::new(errand, worker_plan, &id).map_err(Failure::Unsendable)?;
+        let catalogue = self.fleet.catalogue();
+        let model = errand.facts.model.as_ref();
+        let name = model.and_then(|model| catalogue.renamed(worker, model));
+        let draft = Draft::new(errand, worker_plan, name, &id).map_err(Failure::Unsendable)?;
         let now = self.clock.now();
         exchange.upstream_sent(now);
         let wanted = errand.facts.streamed;

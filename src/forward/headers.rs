@@ -47,14 +47,14 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// What goes to this worker.
+    /// What goes to this worker, which calls the model `name` where that differs from the client's.
     pub(super) fn new(
         errand: &'a Errand<'_>,
         worker: &'a WorkerPlan,
+        name: Option<&ModelName>,
         id: &'a HeaderValue,
     ) -> Result<Self, Fault> {
-        let alias = renamed(errand, worker);
-        let uri = target(errand, alias)
+        let uri = target(errand, name)
             .and_then(|target| worker.origin.uri(target))
             .map_err(|_| Fault::new(Kind::BadRequest, "the target is no valid path"))?;
         Ok(Draft {
@@ -62,7 +62,7 @@ impl<'a> Draft<'a> {
             worker,
             id,
             uri,
-            body: body(errand, alias),
+            body: body(errand, name),
         })
     }
 
@@ -74,14 +74,6 @@ impl<'a> Draft<'a> {
         *request.headers_mut() = request_headers(self.errand, self.worker, self.id);
         request
     }
-}
-
-/// The worker's name for the model, where it differs from the client's.
-fn renamed<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> Option<&'w ModelName> {
-    let model = errand.facts.model.as_ref()?;
-    let mut aliases = worker.models.named().iter();
-    let alias = aliases.find(|alias| alias.client == *model)?;
-    alias.worker.as_ref().filter(|name| *name != model)
 }
 
 /// Path and query: the client's, but for a KServe path that names a model which the worker calls otherwise.

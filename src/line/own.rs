@@ -1,14 +1,17 @@
 //! Paths that the proxy answers itself: its health, its fleet's, and which models there are.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::App;
-use crate::decide::State;
+use crate::decide::{State, WorkerView};
 use crate::facts::{BuiltIn, name_in_path};
 use crate::fault::{Fault, Kind};
+use crate::fleet::Catalogue;
 use crate::inspect::Way;
 use crate::units::ModelName;
 
@@ -35,15 +38,15 @@ pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
         BuiltIn::KServeReady => app.ready().map(|()| empty())?,
         BuiltIn::Models => json(&ModelList {
             object: "list",
-            data: app.served.iter().map(model).collect(),
+            data: app.fleet.catalogue().served().iter().map(model).collect(),
         }),
-        BuiltIn::Model(name) => json(&model(known(app, &name_in_path(name))?)),
+        BuiltIn::Model(name) => json(&model(&served(app, &name_in_path(name))?)),
         BuiltIn::KServeServer => json(&Server {
             name: "forebay",
             version: env!("CARGO_PKG_VERSION"),
             extensions: &["model_repository"],
         }),
-        BuiltIn::KServeIndex => json(&index(app)),
+        BuiltIn::KServeIndex => json(&index(&app.fleet.catalogue(), &app.fleet.snapshot())),
         BuiltIn::KServeRefused => {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -53,27 +56,25 @@ pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
     }))
 }
 
-fn known<'a>(app: &'a App, name: &str) -> Result<&'a ModelName, Fault> {
-    let found = app.served.iter().find(|served| served.as_str() == name);
+fn served(app: &App, name: &str) -> Result<ModelName, Fault> {
+    let catalogue = app.fleet.catalogue();
+    let found = catalogue
+        .served()
+        .iter()
+        .find(|served| served.as_str() == name);
+    let found = found.cloned();
     found.ok_or_else(|| Fault::new(Kind::ModelNotFound, "no worker serves a model of this name"))
 }
 
 /// Every model, and whether somebody who serves it is up.
-fn index(app: &App) -> Vec<Indexed<'_>> {
-    let plan = app.plan.load();
-    let workers = app.fleet.snapshot();
-    let is_up = |model: &ModelName| {
-        plan.workers.iter().zip(&workers).any(|(plan, worker)| {
-            worker.state == State::Up
-                && plan
-                    .models
-                    .named()
-                    .iter()
-                    .any(|alias| alias.client == *model)
-        })
-    };
-    let entry = |model| {
-        let (state, reason) = if is_up(model) {
+fn index<'a>(catalogue: &'a Catalogue, workers: &[WorkerView]) -> Vec<Indexed<'a>> {
+    let up = workers.iter().filter(|worker| worker.state == State::Up);
+    let ready: BTreeSet<_> = up
+        .flat_map(|worker| catalogue.of(worker.id))
+        .map(|alias| &alias.client)
+        .collect();
+    let entry = |model: &'a ModelName| {
+        let (state, reason) = if ready.contains(model) {
             ("READY", "")
         } else {
             ("UNAVAILABLE", "no worker that serves it is up")
@@ -84,7 +85,7 @@ fn index(app: &App) -> Vec<Indexed<'_>> {
             reason,
         }
     };
-    app.served.iter().map(entry).collect()
+    catalogue.served().iter().map(entry).collect()
 }
 
 #[derive(Serialize)]

@@ -150,9 +150,10 @@ impl Exchange {
         self.route = Some(route.into());
     }
 
-    /// Which model was asked for, known or not.
-    pub fn set_model(&mut self, model: &ModelName) {
-        self.series = Arc::clone(self.observe.metrics.models.of(model));
+    /// Which model was asked for; `known` says that it is one of ours, and not only a client's word.
+    pub fn set_model(&mut self, model: &ModelName, known: bool) {
+        let metrics = &self.observe.metrics;
+        self.series = metrics.models.of(model, known, &metrics.families);
         self.model = Some(model.clone());
     }
 
@@ -457,7 +458,7 @@ mod tests {
         let start = exchange.started();
         exchange.set_kind("chat");
         exchange.set_route("/v1/chat/completions");
-        exchange.set_model(&ModelName::new("chat"));
+        exchange.set_model(&ModelName::new("chat"), true);
         exchange.bytes_in(100);
         exchange.queued(Seconds(0.5));
         exchange.routed(Seconds(0.000_02));
@@ -608,7 +609,7 @@ mod tests {
         let seen = Seen::new();
         let uri = Uri::from_static("/v1/canary-path?key=canary-query");
         let mut exchange = seen.observe.open(&Method::GET, &uri, None);
-        exchange.set_model(&ModelName::new("canary-model"));
+        exchange.set_model(&ModelName::new("canary-model"), false);
         drop(exchange);
         let text = seen.observe.metrics.render();
         assert!(!text.contains("canary"), "{text}");
@@ -640,7 +641,7 @@ mod tests {
     fn tokens_are_timed_from_the_head_and_then_from_one_another() {
         let seen = Seen::new();
         let mut exchange = seen.open();
-        exchange.set_model(&ModelName::new("chat"));
+        exchange.set_model(&ModelName::new("chat"), true);
         let start = exchange.started();
         let near = |sum: &str, expected: f64| {
             let text = seen.observe.metrics.render();

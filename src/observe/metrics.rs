@@ -306,6 +306,8 @@ fn histogram_opts(row: &Row) -> HistogramOpts {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     static LITTLE: &[Row] = &[Row {
@@ -391,9 +393,19 @@ mod tests {
     #[test]
     fn a_model_that_nobody_serves_is_other() {
         let metrics = Metrics::new(&[ModelName::new("chat")]).unwrap();
-        let label = |said| metrics.models.of(&ModelName::new(said)).label.as_str();
-        assert_eq!(label("chat"), "chat");
-        assert_eq!(label("ignore all instructions"), "other");
-        assert_eq!(label("-"), "other");
+        let label = |said: &str, known| {
+            let name = ModelName::new(said);
+            let series = metrics.models.of(&name, known, &metrics.families);
+            series.label.to_string()
+        };
+        assert_eq!(label("chat", true), "chat");
+        assert_eq!(label("ignore all instructions", false), "other");
+        assert_eq!(label("-", false), "other");
+        assert_eq!(label("reported", true), "reported");
+        let labels: BTreeSet<_> = (0..2_000)
+            .map(|id| label(&format!("m{id}"), true))
+            .collect();
+        assert!(labels.len() <= 1_000, "{} labels", labels.len());
+        assert_eq!(label("reported", true), "reported");
     }
 }

@@ -15,10 +15,14 @@ use super::metrics::{Counters, Histograms};
 use super::names::{NONE, OTHER, RouteName};
 use crate::units::{ModelName, Seconds};
 
-/// The series of all models that the configuration knows, of all others, and of requests without one.
+/// The most models with series of their own: what workers report may change without end, and a label stays.
+const MOST_MODELS: usize = 1_000;
+
+/// The series of all models that are configured or were asked for while a worker had them, of all others, and of
+/// requests without one.
 #[derive(Debug)]
 pub(super) struct Models {
-    known: BTreeMap<ModelName, Arc<ModelSeries>>,
+    known: RwLock<BTreeMap<ModelName, Arc<ModelSeries>>>,
     other: Arc<ModelSeries>,
     none: Arc<ModelSeries>,
 }
@@ -58,19 +62,42 @@ pub(super) struct Families {
 impl Models {
     pub(super) fn new(names: &[ModelName], families: &Families) -> io::Result<Self> {
         let series = |name: &ModelName| families.model(name).map(Arc::new);
+        let known = names
+            .iter()
+            .map(|name| Ok((name.clone(), series(name)?)))
+            .collect::<io::Result<_>>()?;
         Ok(Models {
-            known: names
-                .iter()
-                .map(|name| Ok((name.clone(), series(name)?)))
-                .collect::<io::Result<_>>()?,
+            known: RwLock::new(known),
             other: series(&ModelName::new(OTHER))?,
             none: series(&ModelName::new(NONE))?,
         })
     }
 
-    /// The series of what a client said: under its own name only if the configuration knows it.
-    pub(super) fn of(&self, said: &ModelName) -> &Arc<ModelSeries> {
-        self.known.get(said).unwrap_or(&self.other)
+    /// The series of what a client said: under its own name only if that is a model's.
+    pub(super) fn of(
+        &self,
+        said: &ModelName,
+        known: bool,
+        families: &Families,
+    ) -> Arc<ModelSeries> {
+        if !known {
+            return Arc::clone(&self.other);
+        }
+        if let Some(series) = self.known.read().get(said) {
+            return Arc::clone(series);
+        }
+        let mut models = self.known.write();
+        if models.len() >= MOST_MODELS {
+            return Arc::clone(&self.other);
+        }
+        let Ok(fresh) = families.model(said) else {
+            return Arc::clone(&self.other);
+        };
+        Arc::clone(
+            models
+                .entry(said.clone())
+                .or_insert_with(|| Arc::new(fresh)),
+        )
     }
 
     /// The series of requests that name no model.
@@ -145,7 +172,7 @@ mod tests {
     fn a_good_answer_is_looked_up_once_and_feeds_what_its_labels_name() {
         let metrics = Metrics::new(&[ModelName::new("chat")]).unwrap();
         let (models, families) = (&metrics.models, &metrics.families);
-        let chat = models.of(&ModelName::new("chat"));
+        let chat = &models.of(&ModelName::new("chat"), true, families);
         let good = |series: &ModelSeries, route: &'static str| {
             let found = series.good(&route.into(), families).unwrap();
             found.count(Seconds(2.0), Some(Seconds(0.5)));

@@ -2,6 +2,7 @@
 
 use crate::admin::{Decode, FleetView, Prefill, WorkerRow};
 use crate::clock;
+use crate::config::Choice;
 use crate::config::plan::{Origin, Protocol, WorkerPlan};
 use crate::decide::{Learned, WorkerView};
 use crate::line::App;
@@ -17,11 +18,15 @@ pub(super) fn view(app: &App) -> FleetView {
         .map(|view| view.rate)
         .fold(f64::INFINITY, f64::min);
     let now = clock::wall();
-    let rows = plan
-        .workers
-        .iter()
-        .zip(&seen)
-        .map(|(plan, view)| row(plan, view, slowest, now));
+    let catalogue = app.fleet.catalogue();
+    let rows = plan.workers.iter().zip(&seen).map(|(plan, view)| {
+        let models = catalogue.of(view.id).iter();
+        WorkerRow {
+            engine: app.fleet.engine(view.id).map(Choice::word),
+            models: models.map(|alias| alias.client.to_string()).collect(),
+            ..row(plan, view, slowest, now)
+        }
+    });
     FleetView {
         workers: rows.collect(),
         queued: app.fleet.waiting(),
@@ -53,14 +58,10 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         slow_start: view.allowed,
         fail_timeout: view.fail_timeout,
         ejections: view.ejections,
-        models: plan
-            .models
-            .named()
-            .iter()
-            .map(|alias| alias.client.to_string())
-            .collect(),
+        engine: None,
+        models: Vec::new(),
         inflight: view.inflight,
-        max_inflight: plan.inflight_untold(),
+        max_inflight: view.cap,
         queue: view.queued,
         decoding: view.decoding,
         prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),

@@ -18,7 +18,7 @@ mod wire;
 pub use answer::UpstreamBody;
 pub use names::Addresses;
 pub use pool::{Resend, Sent, Upstream};
-pub use probe::Probed;
+pub use probe::{Question, Reply};
 
 use bytes::Bytes;
 use http_body_util::Full;

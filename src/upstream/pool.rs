@@ -14,13 +14,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-use http::HeaderMap;
 use parking_lot::Mutex;
 
 use super::answer::{Keep, UpstreamBody};
 use super::connect::{Connector, Http1, Sender, died, lost};
 use super::names::Addresses;
-use super::probe::{Probed, probe};
+use super::probe::{Question, Reply, ask, knock};
 use super::{Loss, UpstreamRequest};
 use crate::clock::Clock;
 use crate::config::plan::{Origin, Protocol};
@@ -115,17 +114,20 @@ impl Upstream {
         &self.connector.addresses
     }
 
-    /// Asks whether the worker lives, over a connection of its own. The caller bounds the whole.
+    /// Asks the worker about itself, over a connection of its own. The caller bounds the whole.
     ///
     /// # Errors
     /// The [`Loss`] that says why there was no answer.
-    pub async fn probe(
-        &self,
-        path: Option<&str>,
-        headers: &HeaderMap,
-        connect: Seconds,
-    ) -> Result<Probed, Loss> {
-        probe(&self.connector, path, headers, connect).await
+    pub async fn ask(&self, question: &Question<'_>, connect: Seconds) -> Result<Reply, Loss> {
+        ask(&self.connector, question, connect).await
+    }
+
+    /// Opens a connection and closes it; how long opening took: one round trip.
+    ///
+    /// # Errors
+    /// The [`Loss`] that says why there was none.
+    pub async fn knock(&self, connect: Seconds) -> Result<Seconds, Loss> {
+        knock(&self.connector, connect).await
     }
 
     /// Sends a request and waits for the head of its answer; what is sent is made anew each time. The caller bounds the

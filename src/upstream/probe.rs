@@ -1,8 +1,8 @@
-//! Asking a worker whether it lives: one GET over a connection of its own, or a bare connect.
+//! Asking a worker about itself: one small request over a connection of its own, or a bare connect.
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 
 use super::connect::{Connector, Sender, lost};
@@ -10,59 +10,72 @@ use super::{Loss, UpstreamRequest};
 use crate::config::plan::Origin;
 use crate::units::{Bytes as ByteCount, Seconds};
 
-/// An answer is read this far, so that the connection ends cleanly, and no further.
-const READ: ByteCount = ByteCount(64 << 10);
+/// What a worker is asked.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// How.
+    pub method: Method,
+    /// Where.
+    pub path: &'a str,
+    /// With these fields.
+    pub headers: &'a HeaderMap,
+    /// An answer is read this far.
+    pub most: ByteCount,
+}
 
-/// What a probe found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Probed {
-    /// The answer's status; `None` when nothing was asked.
-    pub status: Option<StatusCode>,
+/// What it answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The status.
+    pub status: StatusCode,
+    /// The body; `None` when it was too long or broke off.
+    pub body: Option<Bytes>,
     /// How long opening the connection took: one round trip.
     pub connected_in: Seconds,
 }
 
-/// Connects, and asks `path` where there is one; waits first until the worker's name is known.
-pub(super) async fn probe(
+/// Asks; waits first until the worker's name is known.
+pub(super) async fn ask(
     worker: &Connector,
-    path: Option<&str>,
-    headers: &HeaderMap,
+    question: &Question<'_>,
     connect: Seconds,
-) -> Result<Probed, Loss> {
+) -> Result<Reply, Loss> {
     worker.addresses.found().await;
-    let clock = worker.clock;
-    let began = clock.now();
-    let Some(path) = path else {
-        worker.tcp(connect).await?;
-        return Ok(Probed {
-            status: None,
-            connected_in: clock.now() - began,
-        });
-    };
-    let request = request(&worker.origin, path, headers)?;
+    let request = request(&worker.origin, question)?;
+    let began = worker.clock.now();
     let sender = worker.open(connect).await?;
-    let connected_in = clock.now() - began;
+    let connected_in = worker.clock.now() - began;
     let response = match sender {
         Sender::Http1(mut connection) => connection.sender.send_request(request).await,
         Sender::Http2(mut sender) => sender.send_request(request).await,
     };
     let response = response.map_err(|error| lost(&error))?;
     let status = response.status();
-    // What it says beyond its status is of no interest; an answer that breaks off is judged by its status too.
-    let _ = Limited::new(response.into_body(), READ.to_usize())
+    // Read also where nobody looks at it, so that the connection ends cleanly.
+    let body = Limited::new(response.into_body(), question.most.to_usize())
         .collect()
         .await;
-    Ok(Probed {
-        status: Some(status),
+    Ok(Reply {
+        status,
+        body: body.ok().map(http_body_util::Collected::to_bytes),
         connected_in,
     })
 }
 
-fn request(origin: &Origin, path: &str, headers: &HeaderMap) -> Result<UpstreamRequest, Loss> {
+/// Connects and says nothing; how long it took.
+pub(super) async fn knock(worker: &Connector, connect: Seconds) -> Result<Seconds, Loss> {
+    worker.addresses.found().await;
+    let began = worker.clock.now();
+    worker.tcp(connect).await?;
+    Ok(worker.clock.now() - began)
+}
+
+fn request(origin: &Origin, question: &Question<'_>) -> Result<UpstreamRequest, Loss> {
     let mut request = http::Request::new(Full::new(Bytes::new()));
     let refused = |error: http::Error| Loss::Refused(error.to_string());
-    let target = PathAndQuery::try_from(path).map_err(|error| refused(error.into()))?;
+    let target = PathAndQuery::try_from(question.path).map_err(|error| refused(error.into()))?;
+    *request.method_mut() = question.method.clone();
     *request.uri_mut() = origin.uri(target).map_err(refused)?;
-    *request.headers_mut() = headers.clone();
+    *request.headers_mut() = question.headers.clone();
     Ok(request)
 }

@@ -48,6 +48,7 @@ pub struct Setup {
     deaf: bool,
     open_files: Option<u32>,
     any_port: bool,
+    state: Option<std::path::PathBuf>,
 }
 
 impl Setup {
@@ -93,6 +94,12 @@ impl Setup {
     /// A variable of the proxy's environment.
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A state folder that outlives the proxy.
+    pub fn state(mut self, folder: &std::path::Path) -> Self {
+        self.state = Some(folder.to_owned());
         self
     }
 
@@ -158,7 +165,8 @@ impl Setup {
         if self.any_port {
             client.set_port(0);
         }
-        let state = folder.path().join("state");
+        let own = folder.path().join("state");
+        let state = self.state.as_ref().unwrap_or(&own);
         let toml = self
             .toml(client, admin)
             .replacen("\"state\"", &format!("{state:?}"), 1);

@@ -6,8 +6,6 @@ use crate::config::plan::{ModelAlias, Models};
 use crate::config::typed::Value;
 use crate::units::ModelName;
 
-const LONGEST: usize = 256;
-
 /// Stands for the only model that a worker reports.
 const ONLY: &str = "*";
 
@@ -43,10 +41,10 @@ fn kept(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
 fn renamed(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
     let mut models = Vec::new();
     for (client, item) in value.entries()? {
-        if !is_sound(&client) {
+        let Some(client) = ModelName::sound(&client) else {
             item.refuse("the client's name for this model is empty, too long, or \"*\"");
-        }
-        let client = ModelName::new(&client);
+            continue;
+        };
         let worker = if item.is_word(ONLY) {
             None
         } else {
@@ -60,13 +58,9 @@ fn renamed(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
 
 fn name(value: &Value<'_>) -> Option<ModelName> {
     let text = value.text()?;
-    if !is_sound(&text) {
+    let name = ModelName::sound(&text);
+    if name.is_none() {
         value.refuse("this name is empty, too long, \"*\", or holds control characters");
     }
-    Some(ModelName::new(&text))
-}
-
-fn is_sound(name: &str) -> bool {
-    let length = name.chars().count();
-    name != ONLY && (1..=LONGEST).contains(&length) && !name.chars().any(char::is_control)
+    name
 }

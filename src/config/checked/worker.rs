@@ -32,7 +32,6 @@ pub fn workers(
 }
 
 fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Option<WorkerPlan> {
-    refuse_what_is_not_detected_yet(section);
     let given = |key| section.given(key);
     let origin = section.value("url").and_then(origin::origin);
     let machine = given("machine").and_then(|value| machine::of_worker(&value, &fleet.machines));
@@ -67,21 +66,4 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
         metrics,
         timeouts,
     })
-}
-
-/// Engines and models are typed until workers are asked for them.
-fn refuse_what_is_not_detected_yet(section: &Section<'_>) {
-    for key in ["engine", "models"] {
-        if section.given(key).is_none() {
-            section.missing(key);
-        }
-    }
-    let models = section.given("models").filter(|value| value.is_table());
-    let entries = models.and_then(|value| value.entries()).unwrap_or_default();
-    for (_, name) in entries.iter().filter(|(_, name)| name.is_word("*")) {
-        name.refuse_for(
-            "asking a worker for its models is not supported by this version yet",
-            "write the name of the model as the worker knows it",
-        );
-    }
 }

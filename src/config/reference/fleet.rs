@@ -262,17 +262,19 @@ pub(super) const FLEET: &[Row] = &[
     Row {
         key: "worker.engine",
         kind: Kind::OneOf(ENGINES),
-        unset: Unset::Required,
-        purpose: "What the worker runs; decides how its liveness is asked and how its key is sent. It is not detected by this version.",
+        unset: Unset::Means("the worker is asked what it is, at the start and after it was down"),
+        purpose: "What the worker runs; decides how it is asked whether it lives and what it serves, and how its key is sent.",
         example: "engine = \"vllm\"",
         see: &["probe.path", "worker.key"],
     },
     Row {
         key: "worker.models",
         kind: MODELS,
-        unset: Unset::Required,
-        purpose: "The models it serves. A list keeps names, a table renames. They are not detected by this version.",
-        example: "models = { good = \"Qwen/Qwen2.5-7B-Instruct-AWQ\" }",
+        unset: Unset::Means(
+            "all that the worker reports; it is asked every 30 s (a generic one can't be)",
+        ),
+        purpose: "The models it serves. A list keeps names, a table renames; \"*\" in a table is the only one that it reports.",
+        example: "models = { good = \"Qwen/Qwen2.5-7B-Instruct-AWQ\", any = \"*\" }",
         see: &["worker.engine"],
     },
     Row {

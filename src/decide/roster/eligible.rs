@@ -68,12 +68,11 @@ impl Roster {
     /// errors, which only few of its requests may share, at most half of those who serve a model, up or not; one that
     /// takes no connections serves nobody by staying.
     pub(super) fn may_eject(&self, id: WorkerId, cause: EjectCause) -> bool {
-        let nameless = self.workers[id.index()].spec().models.is_empty();
-        let mut rows = self
-            .models
-            .iter()
-            .filter(|model| model.name.is_none() == nameless && model.workers.contains(&id));
-        rows.all(|model| {
+        let mut named = self.rows.iter().filter(|(name, _)| name.is_some());
+        let serves = |row: usize| self.models[row].workers.contains(&id);
+        let nameless = !named.clone().any(|(_, row)| serves(*row));
+        let allows = |row: usize| {
+            let model = &self.models[row];
             let out = model.workers.iter().filter(|id| {
                 let ejection = self.workers[id.index()].condition().breaker().ejection();
                 ejection.is_some_and(|ejection| ejection.cause == EjectCause::Errors)
@@ -82,7 +81,11 @@ impl Roster {
                 EjectCause::Errors => out.count() < model.workers.len() / 2,
                 EjectCause::Refused => model.workers.len() > 1,
             }
-        })
+        };
+        if nameless {
+            return allows(0);
+        }
+        named.all(|(_, row)| !serves(*row) || allows(*row))
     }
 }
 

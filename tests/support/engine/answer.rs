@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay::units::Seconds;
 use serde_json::{Value, json};
 
 use super::generation::Generation;
-use super::{Failure, Framing, Health, Seen, Shared, is_liveness, kserve, openai};
+use super::{Failure, Framing, Seen, Shared, identity, is_asked, kserve, openai};
 
 /// An answer on its way out.
 pub struct Answer {
@@ -80,8 +79,8 @@ impl Answer {
 
 /// The answer to a request, after the time that making it takes.
 pub async fn to(shared: &Arc<Shared>, request: &Seen, failure: Option<Failure>) -> Answer {
-    if is_liveness(&request.target) {
-        return liveness(shared, &request.target).await;
+    if is_asked(&request.target) {
+        return identity::answer(shared, request).await;
     }
     let (delay, framing, canned) = {
         let knobs = shared.knobs.lock();
@@ -122,52 +121,6 @@ pub async fn to(shared: &Arc<Shared>, request: &Seen, failure: Option<Failure>) 
     }
     answer.failure = failure;
     answer
-}
-
-/// What the liveness paths, the model list and the scrape say.
-async fn liveness(shared: &Shared, target: &str) -> Answer {
-    let (health, ready_after, models) = {
-        let knobs = shared.knobs.lock();
-        (knobs.health, knobs.ready_after, knobs.models.clone())
-    };
-    match health {
-        Health::Silent => return std::future::pending().await,
-        Health::Status(status) => return Answer::whole(status, "text/plain", ""),
-        Health::Good => {}
-    }
-    match target {
-        "/metrics" => Answer::whole(200, "text/plain; version=0.0.4", metrics(shared)),
-        "/v1/models" => Answer::json(200, &openai::model_list(&models)),
-        _ if shared.clock.now() < Seconds::from(ready_after) => {
-            Answer::whole(503, "text/plain", "loading")
-        }
-        "/api/version" => Answer::json(200, &json!({"version": "0.12.0"})),
-        _ => Answer::whole(200, "text/plain", ""),
-    }
-}
-
-/// vLLM's gauges, for the requests that run and wait now.
-fn metrics(shared: &Shared) -> String {
-    let (running, waiting) = shared.pace.load();
-    let (model, slots) = {
-        let knobs = shared.knobs.lock();
-        (
-            knobs.models.first().cloned().unwrap_or_default(),
-            knobs.slots,
-        )
-    };
-    let kv_cache_usage = running as f64 / slots.max(1) as f64;
-    [
-        ("num_requests_running", running as f64),
-        ("num_requests_waiting", waiting as f64),
-        ("kv_cache_usage_perc", kv_cache_usage),
-    ]
-    .map(|(name, value)| {
-        format!(
-            "# TYPE vllm:{name} gauge\nvllm:{name}{{engine=\"0\",model_name=\"{model}\"}} {value:?}\n"
-        )
-    })
-    .concat()
 }
 
 /// The engine's own answer, by path.

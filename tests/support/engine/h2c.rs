@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::answer::{self, Answer};
-use super::{Failure, Framing, Seen, Shared, is_liveness};
+use super::{Failure, Framing, Seen, Shared, is_asked};
 
 /// What ends a stream without its end.
 type Broken = Box<dyn std::error::Error + Send + Sync>;
@@ -34,7 +34,7 @@ async fn answer_one(
     request: Request<Incoming>,
     connection: u64,
 ) -> Result<Response<Pieces>, Broken> {
-    let failure = if is_liveness(request.uri().path()) {
+    let failure = if is_asked(request.uri().path()) {
         None
     } else {
         shared.knobs.lock().next_failure()

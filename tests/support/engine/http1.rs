@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::answer::{self, Answer};
-use super::{Failure, Framing, Seen, Shared, is_liveness};
+use super::{Failure, Framing, Seen, Shared, is_asked};
 
 /// How a connection ends.
 enum End {
@@ -55,7 +55,7 @@ async fn converse(
         let Some(target) = inbound.target().await? else {
             return Ok(End::Close);
         };
-        let spared = is_liveness(&target);
+        let spared = is_asked(&target);
         let (reset_on_reuse, failure) = {
             let mut knobs = shared.knobs.lock();
             let reset_on_reuse = knobs.reset_on_reuse && answers > 0 && !spared;

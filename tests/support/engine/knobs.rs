@@ -7,6 +7,10 @@ use bytes::Bytes;
 /// How a worker behaves. Durations are real time; a fresh set answers at once and never fails.
 #[derive(Clone, Debug)]
 pub struct Knobs {
+    /// Which engine it says that it is, on the paths by which engines are told apart.
+    pub dialect: Dialect,
+    /// The key that its list of models wants; a wrong one is answered 401.
+    pub key: Option<String>,
     /// The models it serves; a request for another is answered 404 as vLLM does.
     pub models: Vec<String>,
     /// Prefill: seconds per prompt token that is not cached. One prefill at a time, first come first served.
@@ -48,6 +52,8 @@ pub struct Knobs {
 impl Default for Knobs {
     fn default() -> Self {
         Knobs {
+            dialect: Dialect::Vllm,
+            key: None,
             models: vec!["m".to_owned()],
             prefill: 0.0,
             decode: 0.0,
@@ -82,6 +88,31 @@ impl Knobs {
         self.failures = self.failures.checked_sub(1)?;
         self.failure.clone()
     }
+}
+
+/// The engines that it can pass for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// llama.cpp's server.
+    Llamacpp,
+    /// Ollama.
+    Ollama,
+    /// Text Generation Inference.
+    Tgi,
+    /// Text Embeddings Inference.
+    Tei,
+    /// Triton Inference Server.
+    Triton,
+    /// Our own worker.
+    Forebay,
+    /// A hosted service.
+    Openai,
+    /// Something that answers 404 to every question.
+    Generic,
 }
 
 /// How the end of an HTTP/1.1 body is told.

@@ -16,7 +16,6 @@ fn error(status: u16, message: &str) -> Answer {
 pub async fn answer(shared: &Arc<Shared>, method: &str, path: &str, body: &[u8]) -> Answer {
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     let (name, rest) = match parts[..] {
-        [] => return Answer::json(200, &server()),
         ["models", name, "versions", _, ref rest @ ..] => (name, rest),
         ["models", name, ref rest @ ..] => (name, rest),
         _ => return error(404, "not found"),
@@ -31,10 +30,6 @@ pub async fn answer(shared: &Arc<Shared>, method: &str, path: &str, body: &[u8])
         ("POST", ["infer"]) => infer(shared, name, body).await,
         _ => error(405, "method not allowed"),
     }
-}
-
-fn server() -> Value {
-    json!({"name": "triton", "version": "2.60.0", "extensions": ["classification"]})
 }
 
 fn metadata(name: &str) -> Value {

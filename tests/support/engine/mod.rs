@@ -8,6 +8,7 @@ mod answer;
 mod generation;
 mod h2c;
 mod http1;
+mod identity;
 pub mod knobs;
 mod kserve;
 mod openai;
@@ -26,22 +27,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use identity::is_asked;
 use knobs::{Failure, Framing, Health, Knobs};
 use pace::Pace;
 use record::{Record, Seen, SeenConnection};
-
-/// Paths by which proxies ask whether a worker lives, and scrape it. Failures spare them.
-fn is_liveness(target: &str) -> bool {
-    matches!(
-        target,
-        "/health"
-            | "/v2/health/live"
-            | "/v2/health/ready"
-            | "/api/version"
-            | "/metrics"
-            | "/v1/models"
-    )
-}
 
 /// What a worker speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

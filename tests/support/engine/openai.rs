@@ -14,11 +14,11 @@ use super::{Framing, Shared};
 const CREATED: u64 = 1_700_000_000;
 
 /// `GET /v1/models`.
-pub fn model_list(models: &[String]) -> Value {
+pub fn model_list(models: &[String], owner: &str) -> Value {
     let data: Vec<Value> = models
         .iter()
         .map(|model| {
-            json!({"id": model, "object": "model", "created": CREATED, "owned_by": "vllm", "root": model,
+            json!({"id": model, "object": "model", "created": CREATED, "owned_by": owner, "root": model,
                    "parent": null, "max_model_len": 32_768})
         })
         .collect();

@@ -49,7 +49,7 @@ impl Seen {
 
     /// Whether this is a liveness probe or a scrape and not a client's request.
     pub fn is_probe(&self) -> bool {
-        super::is_liveness(&self.target)
+        super::is_asked(&self.target)
     }
 }
 

@@ -1,7 +1,10 @@
-//! What an engine's answer to a liveness probe means, and how it wants its key.
+//! What engines answer: to liveness probes, to the question what they are (`detect`), and what they serve (`report`).
 //!
-//! Sources: the HTTP references of vLLM, SGLang, llama.cpp, Ollama, TGI, TEI, Triton (KServe v2) and OpenAI, as the
-//! table in the contract (§3) sums them up.
+//! All of it is pure; `probe.rs` and `discover.rs` ask. Sources: the HTTP references of vLLM, SGLang, llama.cpp, Ollama,
+//! TGI, TEI, Triton (KServe v2) and OpenAI.
+
+pub mod detect;
+pub mod report;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -15,13 +18,11 @@ use crate::config::plan::{Engine, Secret};
 pub fn verdict(engine: Engine, status: StatusCode) -> Result<(), String> {
     match (engine, status.as_u16()) {
         (_, 200..300) => Ok(()),
-        (_, 401 | 403) => Err(format!(
-            "the key is missing or wrong (probe answered {status})"
-        )),
+        (_, 401 | 403) => Err(format!("answered {status}: the key is missing or wrong")),
         (Engine::Llamacpp | Engine::Forebay, 503) => {
-            Err("loading its model (probe answered 503)".to_owned())
+            Err("answered 503: it is loading its model".to_owned())
         }
-        _ => Err(format!("probe answered {status}")),
+        _ => Err(format!("answered {status}")),
     }
 }
 

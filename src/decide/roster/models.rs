@@ -1,0 +1,106 @@
+//! What is known of each model name: who serves it, and what its requests have shown.
+//!
+//! Rows come and go with what workers report; the header of the roster says why their places never move.
+
+use std::collections::BTreeSet;
+
+use super::super::traffic::Outputs;
+use super::Roster;
+use crate::units::{ModelName, WorkerId};
+
+/// The most names that are kept, whatever workers report.
+pub(super) const MOST_MODELS: usize = 10_000;
+
+/// A known model.
+#[derive(Debug)]
+pub(super) struct Model {
+    /// Who serves it, in order; all workers in the row for requests without a model.
+    pub workers: Vec<WorkerId>,
+    /// The expected length of its answers.
+    pub outputs: Outputs,
+    /// Who was picked last.
+    pub last: Option<WorkerId>,
+    /// The requests that each of `workers` is owed by its weight, at most one either way.
+    pub owed: Vec<f64>,
+}
+
+impl Model {
+    /// One that these serve, in order.
+    pub(super) fn served_by(workers: Vec<WorkerId>) -> Self {
+        Model {
+            owed: vec![0.0; workers.len()],
+            workers,
+            outputs: Outputs::new(),
+            last: None,
+        }
+    }
+
+    fn gain(&mut self, worker: WorkerId) {
+        if let Err(place) = self.workers.binary_search(&worker) {
+            self.workers.insert(place, worker);
+            self.owed.insert(place, 0.0);
+        }
+    }
+
+    fn lose(&mut self, worker: WorkerId) {
+        if let Ok(place) = self.workers.binary_search(&worker) {
+            self.workers.remove(place);
+            self.owed.remove(place);
+        }
+    }
+}
+
+impl Roster {
+    /// A worker serves these models now and no others.
+    pub(in super::super) fn serves(&mut self, worker: WorkerId, models: &[ModelName]) {
+        if self.workers.get(worker.index()).is_none() {
+            return;
+        }
+        let served: BTreeSet<_> = models.iter().collect();
+        for (name, row) in &self.rows {
+            let Some(name) = name else { continue };
+            if !served.contains(name) {
+                self.models[*row].lose(worker);
+            }
+        }
+        for name in served {
+            if let Some(row) = self.know(name) {
+                self.models[row].gain(worker);
+            }
+        }
+    }
+
+    /// The row of a name, known from now on; `None` when there are too many.
+    pub(in super::super) fn know(&mut self, name: &ModelName) -> Option<usize> {
+        if let Some(row) = self.rows.get(&Some(name.clone())) {
+            return Some(*row);
+        }
+        if self.rows.len() > MOST_MODELS {
+            return None;
+        }
+        let fresh = Model::served_by(Vec::new());
+        let row = match self.spare.pop() {
+            Some(row) => {
+                self.models[row] = fresh;
+                row
+            }
+            None => {
+                self.models.push(fresh);
+                self.models.len() - 1
+            }
+        };
+        self.rows.insert(Some(name.clone()), row);
+        Some(row)
+    }
+
+    /// A name that nobody serves is unknown again.
+    pub(in super::super) fn forget(&mut self, name: &ModelName) {
+        let key = Some(name.clone());
+        if let Some(row) = self.rows.get(&key).copied()
+            && self.models[row].workers.is_empty()
+        {
+            self.rows.remove(&key);
+            self.spare.push(row);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Which models there are, and what each worker calls them: a picture that requests read without the fleet's lock.
+//!
+//! Names come from two sides. What the operator typed is fixed; what workers report comes and goes. A new picture is
+//! drawn whenever a report changes something, under the lock under which the fleet learns it, so that the last picture
+//! is always that of the last report.
+
+use std::collections::BTreeSet;
+
+use crate::config::plan::Models;
+use crate::units::{ModelName, WorkerId};
+
+/// A model of a worker: what clients say and what the worker gets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alias {
+    /// What clients say.
+    pub client: ModelName,
+    /// What the worker gets.
+    pub worker: ModelName,
+}
+
+/// All models at one moment.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    served: Vec<ModelName>,
+    known: BTreeSet<ModelName>,
+    /// By worker, sorted by what clients say.
+    workers: Vec<Vec<Alias>>,
+}
+
+impl Catalogue {
+    /// A picture of what workers serve. `typed` are names of the configuration, `remembered` those seen lately.
+    pub(super) fn new(
+        workers: Vec<Vec<Alias>>,
+        typed: impl Iterator<Item = ModelName>,
+        remembered: impl Iterator<Item = ModelName>,
+    ) -> Self {
+        let listed = workers.iter().flatten().map(|alias| alias.client.clone());
+        let served: BTreeSet<_> = listed.chain(typed).collect();
+        let known = remembered.chain(served.iter().cloned()).collect();
+        Catalogue {
+            served: served.into_iter().collect(),
+            known,
+            workers,
+        }
+    }
+
+    /// Client-facing names that are configured or that a worker serves, sorted.
+    #[must_use]
+    pub fn served(&self) -> &[ModelName] {
+        &self.served
+    }
+
+    /// Whether a name is one of ours: served, or seen lately.
+    #[must_use]
+    pub fn knows(&self, model: &ModelName) -> bool {
+        self.known.contains(model)
+    }
+
+    /// All names of ours, in order.
+    pub(super) fn known(&self) -> impl Iterator<Item = &ModelName> {
+        self.known.iter()
+    }
+
+    /// What a worker serves, sorted by what clients say.
+    #[must_use]
+    pub fn of(&self, worker: WorkerId) -> &[Alias] {
+        self.workers.get(worker.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// A worker's name for a model, where it differs from the client's.
+    #[must_use]
+    pub fn renamed(&self, worker: WorkerId, model: &ModelName) -> Option<&ModelName> {
+        let aliases = self.of(worker);
+        let place = aliases
+            .binary_search_by(|alias| alias.client.cmp(model))
+            .ok()?;
+        Some(&aliases[place].worker).filter(|name| *name != model)
+    }
+}
+
+/// What a worker serves: what was typed, and where that leaves it open, what it reports. `"*"` stands for its only
+/// model; of one that reports several, or none yet, it means nothing.
+pub(super) fn aliases(typed: &Models, reported: &[ModelName]) -> Vec<Alias> {
+    let alias = |client: &ModelName, worker: &ModelName| Alias {
+        client: client.clone(),
+        worker: worker.clone(),
+    };
+    let mut aliases: Vec<_> = match typed {
+        Models::Reported => reported.iter().map(|name| alias(name, name)).collect(),
+        Models::Named(named) => named
+            .iter()
+            .filter_map(|named| match (&named.worker, reported) {
+                (Some(worker), _) | (None, [worker]) => Some(alias(&named.client, worker)),
+                (None, _) => None,
+            })
+            .collect(),
+    };
+    aliases.sort();
+    aliases
+}
+
+/// Whether a worker must be asked what it serves.
+pub(super) fn is_open(typed: &Models) -> bool {
+    match typed {
+        Models::Reported => true,
+        Models::Named(named) => named.iter().any(|alias| alias.worker.is_none()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::plan::ModelAlias;
+
+    fn names(names: &[&str]) -> Vec<ModelName> {
+        names.iter().map(|name| ModelName::new(name)).collect()
+    }
+
+    fn shown(typed: &Models, reported: &[&str]) -> Vec<String> {
+        let aliases = aliases(typed, &names(reported));
+        aliases
+            .iter()
+            .map(|alias| format!("{}={}", alias.client, alias.worker))
+            .collect()
+    }
+
+    fn typed(aliases: &[(&str, Option<&str>)]) -> Models {
+        let alias = |(client, worker): &(&str, Option<&str>)| ModelAlias {
+            client: ModelName::new(client),
+            worker: worker.map(ModelName::new),
+        };
+        Models::Named(aliases.iter().map(alias).collect())
+    }
+
+    #[test]
+    fn what_is_typed_stands_and_what_is_open_is_reported() {
+        assert_eq!(shown(&Models::Reported, &["b", "a"]), ["a=a", "b=b"]);
+        let fixed = typed(&[("good", Some("big")), ("any", Some("x"))]);
+        assert_eq!(shown(&fixed, &["other"]), ["any=x", "good=big"]);
+        let open = typed(&[("chat", None)]);
+        assert_eq!(shown(&open, &["big"]), ["chat=big"]);
+        assert_eq!(shown(&open, &["big", "small"]).len(), 0);
+        assert_eq!(shown(&open, &[]).len(), 0);
+        assert!(is_open(&Models::Reported) && is_open(&open) && !is_open(&fixed));
+    }
+
+    #[test]
+    fn a_picture_merges_workers_and_knows_more_than_it_serves() {
+        let both = typed(&[("chat", Some("big")), ("same", Some("same"))]);
+        let workers = vec![
+            aliases(&both, &[]),
+            aliases(&Models::Reported, &names(&["same", "a"])),
+        ];
+        let (typed, seen) = (names(&["chat", "same", "later"]), names(&["gone"]));
+        let catalogue = Catalogue::new(workers, typed.into_iter(), seen.into_iter());
+        assert_eq!(catalogue.served(), names(&["a", "chat", "later", "same"]));
+        assert!(catalogue.knows(&ModelName::new("gone")) && catalogue.knows(&ModelName::new("a")));
+        assert!(!catalogue.knows(&ModelName::new("never")));
+        let renamed = |worker, model| catalogue.renamed(WorkerId(worker), &ModelName::new(model));
+        assert_eq!(renamed(0, "chat"), Some(&ModelName::new("big")));
+        assert_eq!(renamed(0, "same"), None);
+        assert_eq!(renamed(1, "chat"), None);
+        assert_eq!(renamed(7, "chat"), None);
+    }
+}

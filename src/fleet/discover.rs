@@ -1,0 +1,263 @@
+//! Learning what a worker is and what it serves, by asking it.
+//!
+//! What is learned goes to the fleet, which tells who serves a name, and into the [`Catalogue`] that requests read. A
+//! model that a worker stops listing is no longer sent there; its name stays known for a week, so that a client is told
+//! to come back (503) and not that it is mistaken (404).
+
+use std::sync::Arc;
+
+use http::header::HOST;
+use http::{HeaderMap, Method};
+use tokio::time::timeout;
+
+use super::catalogue::{self, Catalogue};
+use super::dialect::detect::{Detection, TELLTALES};
+use super::dialect::report;
+use super::{Core, Fleet, dialect};
+use crate::clock;
+use crate::config::plan::{Engine, Models, WorkerPlan};
+use crate::decide::Told;
+use crate::units::{Bytes, ModelName, Seconds, WorkerId};
+use crate::upstream::{Loss, Question, Reply, Upstream};
+
+/// A list of models is read this far.
+const MOST_READ: Bytes = Bytes(1 << 20);
+
+/// Asks one worker about itself, each time over a connection of its own and within the probe's timeout.
+pub(super) struct Inquirer {
+    upstream: Arc<Upstream>,
+    headers: HeaderMap,
+    limit: Seconds,
+}
+
+/// Why a question has no answer.
+pub(super) enum Silence {
+    /// Nothing came in time.
+    TimedOut(Seconds),
+    /// The connection failed.
+    Lost(Loss),
+}
+
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Silence::TimedOut(limit) => write!(f, "no answer within probe.timeout = {limit}"),
+            Silence::Lost(loss) => loss.fmt(f),
+        }
+    }
+}
+
+impl Inquirer {
+    pub(super) fn new(plan: &WorkerPlan, upstream: Arc<Upstream>) -> Self {
+        Inquirer {
+            upstream,
+            headers: headers(plan),
+            limit: plan.probe.timeout,
+        }
+    }
+
+    /// One question.
+    pub(super) async fn ask(&self, method: Method, path: &str) -> Result<Reply, Silence> {
+        let question = Question {
+            method,
+            path,
+            headers: &self.headers,
+            most: MOST_READ,
+        };
+        self.in_time(self.upstream.ask(&question, self.limit)).await
+    }
+
+    /// A bare connect: how long it took.
+    pub(super) async fn knock(&self) -> Result<Seconds, Silence> {
+        self.in_time(self.upstream.knock(self.limit)).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        asking: impl Future<Output = Result<T, Loss>>,
+    ) -> Result<T, Silence> {
+        match timeout(self.limit.to_duration(), asking).await {
+            Err(_) | Ok(Err(Loss::ConnectTimeout { .. })) => Err(Silence::TimedOut(self.limit)),
+            Ok(Err(loss)) => Err(Silence::Lost(loss)),
+            Ok(Ok(answer)) => Ok(answer),
+        }
+    }
+
+    /// What it is.
+    ///
+    /// # Errors
+    /// Why that is not known yet.
+    pub(super) async fn engine(&self) -> Result<Engine, String> {
+        let mut detection = Detection::default();
+        for path in TELLTALES {
+            match self.ask(Method::GET, path).await {
+                Ok(reply) => {
+                    let body = reply.body.unwrap_or_default();
+                    if let Some(engine) = detection.heard(path, reply.status.as_u16(), &body) {
+                        return Ok(engine);
+                    }
+                }
+                // It accepts connections and speaks something else.
+                Err(Silence::Lost(Loss::Malformed(_))) => {}
+                Err(silence) => detection.unheard(format!("{path}: {silence}")),
+            }
+        }
+        detection.conclude()
+    }
+
+    /// What it serves; `None` when its engine can't be asked.
+    ///
+    /// # Errors
+    /// Why it does not say.
+    pub(super) async fn models(&self, engine: Engine) -> Result<Option<Vec<ModelName>>, String> {
+        let Some((method, path)) = report::models_question(engine) else {
+            return Ok(None);
+        };
+        let told = |why: String| format!("what it serves is not known: {path}: {why}");
+        let reply = self.ask(method, path).await;
+        let reply = reply.map_err(|silence| told(silence.to_string()))?;
+        dialect::verdict(engine, reply.status).map_err(told)?;
+        let body = reply
+            .body
+            .ok_or_else(|| told(format!("more than {MOST_READ}, or cut")))?;
+        report::models(engine, &body).map(Some).map_err(told)
+    }
+
+    /// What bounds its work, as far as it says.
+    pub(super) async fn bounds(&self, engine: Engine) -> Told {
+        let Some(path) = report::bounds_question(engine) else {
+            return Told::default();
+        };
+        match self.ask(Method::GET, path).await {
+            Ok(Reply {
+                status,
+                body: Some(body),
+                ..
+            }) if status.is_success() => report::bounds(engine, &body),
+            _ => Told::default(),
+        }
+    }
+}
+
+fn headers(plan: &WorkerPlan) -> HeaderMap {
+    let mut headers: HeaderMap = plan.headers.iter().cloned().collect();
+    if let Ok(host) = plan.origin.authority.parse() {
+        headers.insert(HOST, host);
+    }
+    if let Some((name, value)) = plan.key.as_ref().and_then(dialect::authorization) {
+        headers.insert(name, value);
+    }
+    headers
+}
+
+/// What is known of a worker beside its load.
+#[derive(Debug)]
+pub(super) struct Profile {
+    /// What it serves, as typed.
+    typed: Models,
+    /// Whether the operator says how much it is given at a time.
+    cap_is_typed: bool,
+    /// What it is.
+    engine: Option<Engine>,
+    /// What it lists.
+    models: Vec<ModelName>,
+}
+
+impl Profile {
+    /// What the configuration says.
+    pub(super) fn typed(plan: &WorkerPlan) -> Self {
+        Profile {
+            typed: plan.models.clone(),
+            cap_is_typed: plan.max_inflight.is_some(),
+            engine: plan.engine,
+            models: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.engine.is_some()
+    }
+}
+
+impl Fleet {
+    /// All models now.
+    #[must_use]
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.load_full()
+    }
+
+    /// What a worker is, once that is known.
+    #[must_use]
+    pub fn engine(&self, worker: WorkerId) -> Option<Engine> {
+        self.core.lock().profiles.get(worker.index())?.engine
+    }
+
+    /// A worker turned out to be this. Returns whether that is news.
+    pub(super) fn found(&self, worker: WorkerId, engine: Engine) -> bool {
+        let mut core = self.core.lock();
+        let profile = core.profiles.get_mut(worker.index());
+        profile.is_some_and(|profile| profile.engine.replace(engine) != Some(engine))
+    }
+
+    /// A worker says what bounds its work. The operator's word on how much it is given counts for more.
+    pub(super) fn told(self: &Arc<Self>, worker: WorkerId, told: Told) {
+        self.change(|core, _now| {
+            let profile = core.profiles.get(worker.index());
+            let typed = profile.is_some_and(|profile| profile.cap_is_typed);
+            let slots = told.slots.filter(|_| !typed);
+            core.state.told(worker, Told { slots, ..told });
+        });
+    }
+
+    /// A worker lists these models and no others. Returns whether that is news.
+    pub(super) fn listed(self: &Arc<Self>, worker: WorkerId, models: Vec<ModelName>) -> bool {
+        self.remembered.lock().report(&models, clock::wall());
+        self.change(|core, _now| {
+            let profile = core.profiles.get_mut(worker.index());
+            let Some(profile) = profile.filter(|profile| profile.models != models) else {
+                return false;
+            };
+            profile.models = models;
+            self.draw(core);
+            true
+        })
+    }
+
+    /// Forgets the names that nobody has listed for too long.
+    pub(super) fn forget_stale(self: &Arc<Self>) {
+        let stale = self.remembered.lock().forget(clock::wall());
+        if stale.is_empty() {
+            return;
+        }
+        self.change(|core, _now| {
+            for profile in &mut core.profiles {
+                profile.models.retain(|name| !stale.contains(name));
+            }
+            self.draw(core);
+            let catalogue = self.catalogue();
+            for name in stale.iter().filter(|name| !catalogue.knows(name)) {
+                core.state.forget(name);
+            }
+        });
+    }
+
+    /// Tells the state who serves what, and draws the picture anew.
+    pub(super) fn draw(&self, core: &mut Core) {
+        let Core {
+            state, profiles, ..
+        } = core;
+        let serve = |(id, profile): (u32, &Profile)| {
+            let aliases = catalogue::aliases(&profile.typed, &profile.models);
+            let clients: Vec<_> = aliases.iter().map(|alias| alias.client.clone()).collect();
+            state.serves(WorkerId(id), &clients);
+            aliases
+        };
+        let workers = (0..).zip(profiles.iter()).map(serve).collect();
+        let typed = profiles.iter().flat_map(|profile| profile.typed.named());
+        let typed = typed.map(|alias| alias.client.clone());
+        let remembered: Vec<_> = self.remembered.lock().names().cloned().collect();
+        let catalogue = Catalogue::new(workers, typed, remembered.into_iter());
+        catalogue.known().for_each(|name| state.know(name));
+        self.catalogue.store(Arc::new(catalogue));
+    }
+}

@@ -1,0 +1,213 @@
+//! Names that workers reported, kept in the state folder.
+//!
+//! After a restart the proxy must tell a model whose workers are down (503, come back later) from one that never was
+//! (404), and it can't ask a worker that is down. A name is forgotten when nobody reported it for a week; wall time
+//! decides that and nothing else, so a clock that jumps can at worst forget a name that the next report brings back.
+//!
+//! The file is written beside its place and moved there. One that can't be read counts as empty: names are a
+//! convenience, and no reason not to start.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{ModelName, Seconds};
+
+const FILE: &str = "models.json";
+
+/// A name is forgotten when it was not reported for so long.
+const KEEP: Seconds = Seconds(7.0 * 86_400.0);
+
+/// When names were seen is written at least this often, and at once when there are others.
+const WRITE_EVERY: Seconds = Seconds(3_600.0);
+
+/// The most names that are kept.
+const MOST: usize = 10_000;
+
+/// Names and when they were last reported.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    path: PathBuf,
+    seen: BTreeMap<ModelName, Seconds>,
+    written: Seconds,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    /// Seconds since 1970 by name.
+    models: BTreeMap<String, f64>,
+}
+
+impl Remembered {
+    /// What the state folder has.
+    pub(super) fn read(state: &Path, wall: Seconds) -> Self {
+        let path = state.join(FILE);
+        let models = match read(&path) {
+            Ok(models) => models,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "known model names can't be read");
+                BTreeMap::new()
+            }
+        };
+        let seen = models.iter().filter_map(|(name, seen)| {
+            let name = ModelName::sound(name)?;
+            (wall - Seconds(*seen) < KEEP).then_some((name, Seconds(*seen)))
+        });
+        Remembered {
+            path,
+            seen: seen.collect(),
+            written: wall,
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &ModelName> {
+        self.seen.keys()
+    }
+
+    /// A worker reports these names. Writes the file when that is due.
+    pub(super) fn report(&mut self, models: &[ModelName], wall: Seconds) {
+        let before = self.seen.len();
+        for model in models {
+            if self.seen.len() < MOST || self.seen.contains_key(model) {
+                self.seen.insert(model.clone(), wall);
+            }
+        }
+        if self.seen.len() != before || wall - self.written >= WRITE_EVERY {
+            self.write(wall);
+        }
+    }
+
+    /// Names that nobody reported for too long; they are gone from here on.
+    pub(super) fn forget(&mut self, wall: Seconds) -> Vec<ModelName> {
+        let (stale, fresh) = std::mem::take(&mut self.seen)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(_, seen)| wall - *seen >= KEEP);
+        self.seen = fresh;
+        if !stale.is_empty() {
+            self.write(wall);
+        }
+        stale.into_keys().collect()
+    }
+
+    fn write(&mut self, wall: Seconds) {
+        self.written = wall;
+        let models = self.seen.iter();
+        let models = models.map(|(name, seen)| (name.to_string(), seen.0.round()));
+        let file = File {
+            models: models.collect(),
+        };
+        if let Err(error) = replace(&self.path, &file) {
+            tracing::warn!(path = %self.path.display(), %error, "known model names can't be written");
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<BTreeMap<String, f64>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+        Ok(text) => {
+            let file: File = sonic_rs::from_slice(&text).map_err(io::Error::other)?;
+            Ok(file.models)
+        }
+    }
+}
+
+fn replace(path: &Path, file: &File) -> io::Result<()> {
+    let text = sonic_rs::to_string(file).map_err(io::Error::other)?;
+    let draft = path.with_extension("new");
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut draft_file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)?;
+    draft_file.write_all(text.as_bytes())?;
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const DAY: f64 = 86_400.0;
+
+    fn shown(remembered: &Remembered) -> Vec<String> {
+        remembered.names().map(ModelName::to_string).collect()
+    }
+
+    fn report(remembered: &mut Remembered, name: &str, day: f64) {
+        remembered.report(&[ModelName::new(name)], Seconds(day * DAY));
+    }
+
+    #[test]
+    fn names_outlive_the_process_and_are_private() {
+        let state = tempfile::tempdir().unwrap();
+        let mut remembered = Remembered::read(state.path(), Seconds(0.0));
+        report(&mut remembered, "a", 1.0);
+        report(&mut remembered, "b", 2.0);
+        let mode = fs::metadata(state.path().join(FILE)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        assert_eq!(
+            shown(&Remembered::read(state.path(), Seconds(3.0 * DAY))),
+            ["a", "b"]
+        );
+        assert_eq!(
+            shown(&Remembered::read(state.path(), Seconds(8.5 * DAY))),
+            ["b"]
+        );
+    }
+
+    #[test]
+    fn a_name_that_nobody_reports_for_a_week_is_forgotten() {
+        let state = tempfile::tempdir().unwrap();
+        let mut remembered = Remembered::read(state.path(), Seconds(0.0));
+        report(&mut remembered, "a", 1.0);
+        report(&mut remembered, "b", 1.0);
+        report(&mut remembered, "b", 5.0);
+        assert_eq!(remembered.forget(Seconds(7.9 * DAY)).len(), 0);
+        assert_eq!(remembered.forget(Seconds(8.0 * DAY)), [ModelName::new("a")]);
+        assert_eq!(shown(&remembered), ["b"]);
+        assert_eq!(
+            shown(&Remembered::read(state.path(), Seconds(8.0 * DAY))),
+            ["b"]
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_none_counts_as_empty() {
+        let state = tempfile::tempdir().unwrap();
+        for text in [
+            "",
+            "{",
+            "[]",
+            r#"{"models":{"a":"b"}}"#,
+            r#"{"models":{"*":1}}"#,
+        ] {
+            fs::write(state.path().join(FILE), text).unwrap();
+            let remembered = Remembered::read(state.path(), Seconds(1.0));
+            assert_eq!(remembered.names().count(), 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_without_end_are_not_kept() {
+        let state = tempfile::tempdir().unwrap();
+        let mut remembered = Remembered::read(state.path(), Seconds(0.0));
+        let names: Vec<_> = (0..2 * MOST)
+            .map(|number| ModelName::new(&number.to_string()))
+            .collect();
+        remembered.report(&names, Seconds(1.0));
+        assert_eq!(remembered.names().count(), MOST);
+    }
+}

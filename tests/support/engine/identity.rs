@@ -1,0 +1,150 @@
+//! What engines say on the paths by which they are told apart, probed and asked what they serve: the answers that their
+//! HTTP references show, cut down to what is read. Our own worker's are golden files, which its tests check too.
+
+use forebay::units::Seconds;
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::knobs::Dialect;
+use super::{Health, Seen, Shared, openai};
+
+/// Everything that is asked of a worker and is no client's request. Failures spare it.
+pub fn is_asked(target: &str) -> bool {
+    matches!(
+        target,
+        "/health"
+            | "/v2"
+            | "/v2/health/live"
+            | "/v2/health/ready"
+            | "/v2/repository/index"
+            | "/api/version"
+            | "/api/tags"
+            | "/info"
+            | "/version"
+            | "/props"
+            | "/get_server_info"
+            | "/metrics"
+            | "/v1/models"
+    )
+}
+
+/// The answer to such a question.
+pub async fn answer(shared: &Shared, request: &Seen) -> Answer {
+    let (health, ready_after, dialect, key) = {
+        let knobs = shared.knobs.lock();
+        (
+            knobs.health,
+            knobs.ready_after,
+            knobs.dialect,
+            knobs.key.clone(),
+        )
+    };
+    match health {
+        Health::Silent => return std::future::pending().await,
+        Health::Status(status) => return Answer::whole(status, "text/plain", ""),
+        Health::Good => {}
+    }
+    let target = request.target.as_str();
+    let guarded = dialect == Dialect::Openai || target.starts_with("/v1/");
+    let given = request.header("authorization").unwrap_or_default();
+    if guarded && key.is_some_and(|key| given != format!("Bearer {key}")) {
+        return Answer::json(401, &json!({"error": "Unauthorized"}));
+    }
+    let loading = shared.clock.now() < Seconds::from(ready_after);
+    let spared = dialect == Dialect::Vllm && matches!(target, "/metrics" | "/v1/models");
+    if loading && dialect == Dialect::Llamacpp {
+        let error = json!({"code": 503, "message": "Loading model", "type": "unavailable_error"});
+        return Answer::json(503, &json!({"error": error}));
+    }
+    if loading && !spared {
+        return Answer::whole(503, "text/plain", "loading");
+    }
+    said(shared, dialect, target)
+        .unwrap_or_else(|| Answer::json(404, &json!({"detail": "Not Found"})))
+}
+
+fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
+    use Dialect::{Forebay, Generic, Llamacpp, Ollama, Openai, Sglang, Tei, Tgi, Triton, Vllm};
+    let models = shared.knobs.lock().models.clone();
+    let first = models.first().cloned().unwrap_or_default();
+    let good = || Some(Answer::whole(200, "text/plain", ""));
+    let json = |value: &Value| Some(Answer::json(200, value));
+    match (target, dialect) {
+        ("/health", Vllm | Sglang | Llamacpp | Tgi | Tei | Forebay)
+        | ("/v2/health/live" | "/v2/health/ready", Triton | Forebay) => good(),
+        ("/v1/models", Generic | Tei | Triton) => None,
+        ("/v1/models", _) => json(&openai::model_list(&models, owner(dialect, &first))),
+        ("/v2", Triton) => {
+            json(&json!({"name": "triton", "version": "2.60.0", "extensions": ["classification"]}))
+        }
+        ("/v2", Forebay) => Some(golden(include_str!("../../wire/kserve_server.json"))),
+        ("/v2/repository/index", Triton) => {
+            let entry = |name: &String| json!({"name": name, "version": "1", "state": "READY"});
+            json(&models.iter().map(entry).collect())
+        }
+        ("/api/version", Ollama) => json(&json!({"version": "0.12.0"})),
+        ("/api/tags", Ollama) => {
+            let tag = |name: &String| json!({"name": name, "model": name, "size": 1, "details": {"family": "llama"}});
+            json(&json!({"models": models.iter().map(tag).collect::<Vec<_>>()}))
+        }
+        ("/info", Tgi) => json(
+            &json!({"model_id": first, "router": "text-generation-router", "version": "3.3.0",
+                                       "max_concurrent_requests": 128}),
+        ),
+        ("/info", Tei) => json(
+            &json!({"model_id": first, "model_dtype": "float16", "version": "1.8.0",
+                                       "model_type": {"embedding": {"pooling": "cls"}}}),
+        ),
+        ("/version", Vllm) => json(&json!({"version": "0.11.0"})),
+        ("/props", Llamacpp) => {
+            json(&json!({"total_slots": shared.knobs.lock().slots, "model_path": first}))
+        }
+        ("/get_server_info", Sglang) => {
+            json(&json!({"model_path": first, "max_total_num_tokens": 20_480}))
+        }
+        ("/metrics", Vllm | Sglang | Openai) => Some(Answer::whole(
+            200,
+            "text/plain; version=0.0.4",
+            metrics(shared, &first),
+        )),
+        _ => None,
+    }
+}
+
+/// Whom its models belong to.
+fn owner(dialect: Dialect, model: &str) -> &str {
+    match dialect {
+        Dialect::Vllm => "vllm",
+        Dialect::Sglang => "sglang",
+        Dialect::Llamacpp => "llamacpp",
+        Dialect::Ollama => "library",
+        Dialect::Forebay => "forebay",
+        Dialect::Openai => "system",
+        Dialect::Tgi => model,
+        Dialect::Tei | Dialect::Triton | Dialect::Generic => "",
+    }
+}
+
+fn golden(text: &'static str) -> Answer {
+    Answer::whole(200, "application/json", text)
+}
+
+/// vLLM's gauges, for the requests that run and wait now, and the size of its cache.
+fn metrics(shared: &Shared, model: &str) -> String {
+    let (running, waiting) = shared.pace.load();
+    let slots = shared.knobs.lock().slots;
+    let kv_cache_usage = running as f64 / slots.max(1) as f64;
+    let gauges = [
+        ("num_requests_running", running as f64),
+        ("num_requests_waiting", waiting as f64),
+        ("kv_cache_usage_perc", kv_cache_usage),
+    ]
+    .map(|(name, value)| {
+        format!(
+            "# TYPE vllm:{name} gauge\nvllm:{name}{{engine=\"0\",model_name=\"{model}\"}} {value:?}\n"
+        )
+    });
+    gauges.concat()
+        + "# TYPE vllm:cache_config_info gauge\n\
+           vllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\",engine=\"0\",num_gpu_blocks=\"1280\"} 1.0\n"
+}
