@@ -1,4 +1,4 @@
-//! A place that a request holds on a worker, and what is noted on it until the request ends.
+//! A place that a request holds on a worker, what is noted on it until the request ends, and the count of all.
 
 use super::ask::Work;
 use super::cost::Size;
@@ -74,6 +74,17 @@ impl Booking {
     pub(super) fn decodes(&self) -> bool {
         self.streamed && self.size.work == Work::Generate
     }
+}
+
+/// What became of the requests a worker was given, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Record {
+    /// Given.
+    pub picks: u64,
+    /// Answered.
+    pub answered: u64,
+    /// Failed.
+    pub failed: u64,
 }
 
 /// What the roster knows of a request when it books it.

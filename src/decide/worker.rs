@@ -7,7 +7,7 @@
 
 use super::ask::{Outcome, Told, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
-use super::booking::{Booking, FirstByte, Order};
+use super::booking::{Booking, FirstByte, Order, Record};
 use super::condition::Condition;
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
@@ -38,17 +38,6 @@ pub(super) struct Worker {
     /// The company on its machine when the decode sample under way began.
     sampled: Mark,
     record: Record,
-}
-
-/// What became of the requests a worker was given, since the start.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Record {
-    /// Given.
-    pub picks: u64,
-    /// Answered.
-    pub answered: u64,
-    /// Failed.
-    pub failed: u64,
 }
 
 impl Worker {
