@@ -8,12 +8,11 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use serde_json::json;
 
 use support::engine::Engine;
 use support::engine::knobs::Knobs;
+use support::load::Load;
 use support::prompt::{CHAT, stream};
 use support::proxy::Proxy;
 
@@ -45,24 +44,16 @@ impl Asking {
 
 /// Requests of a closed loop: each client sends its next when it has its last.
 fn closed_loop(proxy: &Proxy, clients: usize, requests: usize, asking: Asking) {
-    let left = AtomicUsize::new(requests);
-    let take = || {
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.checked_sub(1)
-        })
+    let load = Load {
+        clients,
+        requests,
+        rate: None,
+        path: asking.path(),
+        body: &asking.body(),
     };
-    let body = asking.body();
-    std::thread::scope(|scope| {
-        for _ in 0..clients {
-            scope.spawn(|| {
-                let mut client = proxy.connect();
-                while take().is_ok() {
-                    let answer = client.call("POST", asking.path(), &body);
-                    assert_eq!(answer.status, 200, "{}", answer.text());
-                }
-            });
-        }
-    });
+    for ended in load.send(proxy, |_| ()) {
+        assert!(ended.is_good(), "{ended:?}");
+    }
 }
 
 /// A worker that needs so long for a prompt of 100 tokens, one at a time, and a tenth of that for each token.

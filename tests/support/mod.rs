@@ -9,6 +9,7 @@ pub mod client;
 pub mod dns;
 pub mod engine;
 pub mod h2_client;
+pub mod load;
 pub mod prompt;
 pub mod proxy;
 pub mod refusal;
