@@ -28,7 +28,8 @@ fn two_models(worker: &Engine) -> Proxy {
 fn a_body_that_cannot_be_read_safely_is_400_and_reaches_no_worker() {
     let worker = Engine::start();
     let proxy = two_models(&worker);
-    let bodies: [&[u8]; 8] = [
+    let deep = format!(r#"{{"model":"m","messages":{}"#, "[".repeat(1 << 20));
+    let bodies: [&[u8]; 9] = [
         b"",
         b"{\"model\":",
         b"not json",
@@ -37,6 +38,7 @@ fn a_body_that_cannot_be_read_safely_is_400_and_reaches_no_worker() {
         b"{\"model\":\"m\",\"model\":\"Qwen2.5-7B\"}",
         b"{\"model\":\"m\xff\",\"messages\":[]}",
         b"{\"model\":7,\"messages\":[]}",
+        deep.as_bytes(),
     ];
     for body in bodies {
         let answer = proxy.connect().call_with("POST", CHAT, &[], body);

@@ -5,6 +5,7 @@
 
 use sonic_rs::JsonValueTrait;
 
+use super::nesting;
 use crate::units::Tokens;
 
 /// Elements of the largest input tensor; one when nothing can be read (the worker will say what is wrong).
@@ -14,6 +15,9 @@ pub fn work_of(body: &[u8], header_length: Option<usize>) -> Tokens {
     let json = header_length
         .and_then(|length| body.get(..length))
         .unwrap_or(body);
+    if nesting::is_too_deep(json) {
+        return Tokens(1.0);
+    }
     let Ok(inputs) = sonic_rs::get(json, &["inputs"]) else {
         return Tokens(1.0);
     };

@@ -5,6 +5,7 @@
 
 mod built_in;
 mod kserve;
+pub mod nesting;
 mod openai;
 mod percent;
 mod usage;

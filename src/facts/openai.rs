@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use sonic_rs::{JsonValueTrait, LazyValue};
 
-use super::BYTES_PER_TOKEN;
+use super::{BYTES_PER_TOKEN, nesting};
 use crate::fault::{Fault, Kind};
 use crate::units::Tokens;
 
@@ -42,8 +42,13 @@ impl Peek {
 /// Reads what routing needs.
 ///
 /// # Errors
-/// `bad_request` when the body is no JSON object, is not UTF-8, has two `model` keys, or a `model` that is no string.
+/// `bad_request` when the body is no JSON object, is not UTF-8, is nested too deep, has two `model` keys, or a `model`
+/// that is no string.
 pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
+    if nesting::is_too_deep(body) {
+        let message = format!("the body is nested more than {} deep", nesting::DEEPEST);
+        return Err(Fault::new(Kind::BadRequest, message));
+    }
     let mut seen = Peek::default();
     for entry in sonic_rs::to_object_iter(body) {
         let (key, value) = entry.map_err(|error| unreadable(body, &error))?;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::nesting;
 use crate::units::{ModelName, Seconds};
 
 const FILE: &str = "models.json";
@@ -110,6 +111,7 @@ fn read(path: &Path) -> io::Result<BTreeMap<String, f64>> {
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
         Err(error) => Err(error),
+        Ok(text) if nesting::is_too_deep(&text) => Err(io::Error::other("nested too deep")),
         Ok(text) => {
             let file: File = sonic_rs::from_slice(&text).map_err(io::Error::other)?;
             Ok(file.models)
@@ -193,6 +195,7 @@ mod tests {
             "[]",
             r#"{"models":{"a":"b"}}"#,
             r#"{"models":{"*":1}}"#,
+            &r#"{"x":"#.repeat(200_000),
         ] {
             fs::write(state.path().join(FILE), text).unwrap();
             let remembered = Remembered::read(state.path(), Seconds(1.0));

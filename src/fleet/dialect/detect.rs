@@ -17,6 +17,7 @@
 
 use serde::Deserialize;
 
+use super::read;
 use crate::config::plan::Engine;
 
 /// What is asked with GET, in this order, until an answer tells.
@@ -137,11 +138,6 @@ fn is_loading(body: &[u8]) -> bool {
     read::<Refusal>(body).is_some_and(|refusal| refusal.error.message == "Loading model")
 }
 
-/// JSON of this shape, or nothing.
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
-    sonic_rs::from_slice(body).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +247,9 @@ mod tests {
             "\u{0}",
             r#"{"data":7}"#,
             r#"{"name":1,"version":2,"model_id":3}"#,
+            &"[".repeat(500_000),
+            &r#"{"data":"#.repeat(200_000),
+            &format!(r#"{{"x":{}"#, "[".repeat(500_000)),
         ] {
             let answers = TELLTALES.map(|path| (path, 200, body));
             assert_eq!(engine(&answers), Ok(Engine::Generic), "{body}");

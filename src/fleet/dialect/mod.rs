@@ -9,7 +9,10 @@ pub mod report;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
 
+use serde::Deserialize;
+
 use crate::config::plan::{Engine, Secret};
+use crate::facts::nesting;
 
 /// What an answer to a probe means: good, or why not.
 ///
@@ -32,6 +35,14 @@ pub fn authorization(key: &Secret) -> Option<(HeaderName, HeaderValue)> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).ok()?;
     value.set_sensitive(true);
     Some((AUTHORIZATION, value))
+}
+
+/// JSON of this shape, or nothing.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
+    if nesting::is_too_deep(body) {
+        return None;
+    }
+    sonic_rs::from_slice(body).ok()
 }
 
 #[cfg(test)]

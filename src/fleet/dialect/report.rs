@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde::Deserialize;
 
+use super::read;
 use crate::config::plan::Engine;
 use crate::decide::Told;
 use crate::units::ModelName;
@@ -102,17 +103,17 @@ struct ServerInfo {
 pub fn models(engine: Engine, body: &[u8]) -> Result<Vec<ModelName>, String> {
     let names: Vec<String> = match engine {
         Engine::Ollama => {
-            let tags: Tags = read(body)?;
+            let tags: Tags = listed(body)?;
             tags.models.into_iter().map(|tag| tag.name).collect()
         }
-        Engine::Tgi | Engine::Tei => vec![read::<Info>(body)?.model_id],
+        Engine::Tgi | Engine::Tei => vec![listed::<Info>(body)?.model_id],
         Engine::Triton => {
-            let index: Vec<Indexed> = read(body)?;
+            let index: Vec<Indexed> = listed(body)?;
             let ready = index.into_iter().filter(|entry| entry.state == "READY");
             ready.map(|entry| entry.name).collect()
         }
         _ => {
-            let list: OpenAiList = read(body)?;
+            let list: OpenAiList = listed(body)?;
             list.data.into_iter().map(|model| model.id).collect()
         }
     };
@@ -128,16 +129,12 @@ pub fn models(engine: Engine, body: &[u8]) -> Result<Vec<ModelName>, String> {
 pub fn bounds(engine: Engine, body: &[u8]) -> Told {
     match engine {
         Engine::Llamacpp => Told {
-            slots: read::<Props>(body)
-                .ok()
-                .map(|props| props.total_slots.max(1)),
+            slots: read::<Props>(body).map(|props| props.total_slots.max(1)),
             kv_tokens: None,
         },
         Engine::Sglang => Told {
             slots: None,
-            kv_tokens: read::<ServerInfo>(body)
-                .ok()
-                .map(|info| info.max_total_num_tokens),
+            kv_tokens: read::<ServerInfo>(body).map(|info| info.max_total_num_tokens),
         },
         Engine::Vllm => Told {
             slots: None,
@@ -162,8 +159,8 @@ fn label(labels: &str, name: &str) -> Option<f64> {
     value.split('"').nth(1)?.parse().ok()
 }
 
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
-    sonic_rs::from_slice(body).map_err(|_| "its list of models can't be read".to_owned())
+fn listed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+    read(body).ok_or_else(|| "its list of models can't be read".to_owned())
 }
 
 #[cfg(test)]
