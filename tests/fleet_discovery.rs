@@ -206,6 +206,34 @@ fn a_worker_that_is_not_itself_yet_is_starting_and_says_why() {
 }
 
 #[test]
+fn a_worker_that_answers_nothing_is_down_and_costs_no_client_its_time() {
+    let (mute, other) = (Engine::start(), Engine::start());
+    mute.tune(|knobs| knobs.health = Health::Silent);
+    let proxy = Proxy::setup()
+        .probe("interval = \"50ms\"\ntimeout = \"50ms\"")
+        .worker_with("w", &mute, "# engine =\nmodels = [\"m\"]")
+        .worker_with("x", &other, "models = [\"m\"]")
+        .launch();
+    expect_soon("it is down", || proxy.worker("w")["state"] == "down");
+    expect_soon("the other is up", || proxy.worker("x")["state"] == "up");
+    for _ in 0..4 {
+        assert_eq!(proxy.chat(&chat("m")).header("x-forebay-worker"), Some("x"));
+    }
+}
+
+#[test]
+fn a_name_for_the_only_model_of_a_worker_that_has_two_is_known_and_served_by_nobody() {
+    let engine = Engine::start();
+    engine.tune(|knobs| knobs.models = vec!["a".to_owned(), "b".to_owned()]);
+    let proxy = Proxy::setup()
+        .worker_with("w", &engine, "models = { chat = \"*\" }")
+        .start();
+    let answer = proxy.chat(&chat("chat"));
+    assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
+    assert!(proxy.stderr().contains("\"*\" is its only model"));
+}
+
+#[test]
 fn slots_that_an_engine_reports_bound_what_it_is_given_unless_the_operator_says_otherwise() {
     let engine = passing_for(Dialect::Llamacpp);
     engine.tune(|knobs| knobs.slots = 3);

@@ -1,10 +1,9 @@
 //! Whether one worker may be given requests: what its probes and its requests say together.
 //!
 //! Two kinds of evidence, kept apart: probes take a worker down and bring it back (`health.rs`), errors of requests eject
-//! it for a time (`eject.rs`). A dead worker is down, whether it is ejected or not; while one is ejected, only going down
-//! ends it early, since its probes have passed all along; unless it was for refused connections, which a probe disproves.
-//! Both begin an outage (`outage.rs`), and after both it comes
-//! back slowly (`slow_start.rs`).
+//! it for a time (`eject.rs`). A dead worker is down, whether it is ejected or not. Going down ends an ejection early;
+//! passed probes do so only where it was for refused connections, which they disprove. Both kinds begin an outage
+//! (`outage.rs`), and after both the worker comes back slowly (`slow_start.rs`).
 //!
 //! What counts: a request that failed or was refused is an error. One that was answered, also with a 4xx, is a success: the
 //! worker works. All else is neutral: the client left, the request was not sent, or the worker is busy. A busy one is put

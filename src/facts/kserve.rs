@@ -63,6 +63,16 @@ mod tests {
     }
 
     #[test]
+    fn the_deepest_that_is_parsed_fits_the_stack() {
+        let levels = nesting::DEEPEST - 1;
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        for levels in [&open[..], &open[1..]] {
+            let body = format!(r#"{{"inputs":{levels}{close}}}"#);
+            assert_eq!(work_of(body.as_bytes(), None), Tokens(1.0));
+        }
+    }
+
+    #[test]
     fn rubbish_is_one_unit_of_work() {
         for body in [
             &b""[..],

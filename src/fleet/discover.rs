@@ -23,6 +23,9 @@ use crate::upstream::{Loss, Question, Reply, Upstream};
 /// A list of models is read this far.
 const MOST_READ: Bytes = Bytes(1 << 20);
 
+/// What is said of one that is longer, or broke off.
+const UNREAD: &str = "more than 1MiB, or cut";
+
 /// Asks one worker about itself, each time over a connection of its own and within the probe's timeout.
 pub(super) struct Inquirer {
     upstream: Arc<Upstream>,
@@ -83,26 +86,37 @@ impl Inquirer {
         }
     }
 
-    /// What it is.
+    /// What it is, or why that is not known yet.
     ///
     /// # Errors
-    /// Why that is not known yet.
-    pub(super) async fn engine(&self) -> Result<Engine, String> {
+    /// When it leaves every question open until the time is over: whoever would send it a request would wait as long.
+    pub(super) async fn engine(&self) -> Result<Result<Engine, String>, Silence> {
         let mut detection = Detection::default();
+        let mut mute = true;
         for path in TELLTALES {
             match self.ask(Method::GET, path).await {
                 Ok(reply) => {
-                    let body = reply.body.unwrap_or_default();
+                    mute = false;
+                    let Some(body) = reply.body else {
+                        detection.unheard(format!("{path}: {UNREAD}"));
+                        continue;
+                    };
                     if let Some(engine) = detection.heard(path, reply.status.as_u16(), &body) {
-                        return Ok(engine);
+                        return Ok(Ok(engine));
                     }
                 }
                 // It accepts connections and speaks something else.
-                Err(Silence::Lost(Loss::Malformed(_))) => {}
-                Err(silence) => detection.unheard(format!("{path}: {silence}")),
+                Err(Silence::Lost(Loss::Malformed(_))) => mute = false,
+                Err(silence) => {
+                    mute &= matches!(silence, Silence::TimedOut(_));
+                    detection.unheard(format!("{path}: {silence}"));
+                }
             }
         }
-        detection.conclude()
+        if mute {
+            return Err(Silence::TimedOut(self.limit));
+        }
+        Ok(detection.conclude())
     }
 
     /// What it serves; `None` when its engine can't be asked.
@@ -117,9 +131,7 @@ impl Inquirer {
         let reply = self.ask(method, path).await;
         let reply = reply.map_err(|silence| told(silence.to_string()))?;
         dialect::verdict(engine, reply.status).map_err(told)?;
-        let body = reply
-            .body
-            .ok_or_else(|| told(format!("more than {MOST_READ}, or cut")))?;
+        let body = reply.body.ok_or_else(|| told(UNREAD.to_owned()))?;
         report::models(engine, &body).map(Some).map_err(told)
     }
 

@@ -19,7 +19,7 @@ use super::discover::{Inquirer, Silence};
 use super::{Fleet, catalogue, dialect};
 use crate::clock::Clock;
 use crate::config::Choice as _;
-use crate::config::plan::{Engine, WorkerPlan};
+use crate::config::plan::{Engine, Models, WorkerPlan};
 use crate::decide::State;
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -140,7 +140,7 @@ impl Watch {
             return Ok(engine);
         }
         self.inquirer.knock().await?;
-        let found = self.inquirer.engine().await;
+        let found = self.inquirer.engine().await?;
         let engine = found.map_err(Failure::Unknown)?;
         if self.fleet.found(self.id, engine) {
             let (worker, engine) = (&*self.plan.name, engine.word());
@@ -179,6 +179,13 @@ impl Watch {
                 count,
                 "lists other models than before"
             );
+            if count != 1 && self.plan.models != Models::Reported {
+                tracing::warn!(
+                    worker = &*self.plan.name,
+                    count,
+                    "\"*\" is its only model, and it lists another number of them"
+                );
+            }
         }
         Ok(())
     }

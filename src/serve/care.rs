@@ -1,6 +1,6 @@
-//! What goes on beside requests: names that become addresses, probes, decode samples, and
-//! ejections that end. And one look before the first request: the admin side opens
-//! only once clients are listened to, so that whoever is told `/ready` can connect.
+//! What goes on beside requests: names that become addresses, probes, decode samples, and ejections that end. And one
+//! look before the first request: the admin side opens only once clients are listened to, so that whoever is told
+//! `/ready` can connect.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

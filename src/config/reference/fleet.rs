@@ -343,7 +343,7 @@ pub(super) const FLEET: &[Row] = &[
         key: "worker.metrics_url",
         kind: METRICS_URL,
         unset: Unset::Means("/metrics under the worker's url, for engines that have it"),
-        purpose: "Where the engine's metrics are read.",
+        purpose: "Where the engine's metrics are. Checked, and not used yet: they are read under the worker's url.",
         example: "metrics_url = \"http://192.168.1.10:8002/metrics\"",
         see: &["worker.url"],
     },

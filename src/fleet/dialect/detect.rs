@@ -41,8 +41,7 @@ struct ModelList {
 
 #[derive(Deserialize)]
 struct Owned {
-    #[serde(default)]
-    owned_by: String,
+    owned_by: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -122,7 +121,11 @@ impl Detection {
     fn list(&mut self, body: &[u8]) -> Option<Engine> {
         let list = read::<ModelList>(body)?;
         self.lists = true;
-        let owner = |owner: &str| list.data.iter().any(|model| model.owned_by == owner);
+        let owner = |owner: &str| {
+            list.data
+                .iter()
+                .any(|model| model.owned_by.as_deref() == Some(owner))
+        };
         [
             ("vllm", Engine::Vllm),
             ("sglang", Engine::Sglang),
@@ -174,6 +177,12 @@ mod tests {
                 engine(&[("/v1/models", 200, &owned_by(owner))]),
                 Ok(expected)
             );
+        }
+        for nobody in [
+            r#"{"data":[{"id":"m","owned_by":null}]}"#,
+            r#"{"data":[{"id":"m"}]}"#,
+        ] {
+            assert_eq!(engine(&[("/v1/models", 200, nobody)]), Ok(Engine::Openai));
         }
     }
 
