@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use forebay::decide::{Ask, Booking, EjectRule, FleetState, Outcome, Policy, Work, WorkerSpec};
 use forebay::rng::Rng;
-use forebay::units::{ModelName, Seconds, Tokens};
+use forebay::units::{Length, ModelName, Seconds};
 
 /// Workers, and the most a request may cost there.
 const BUDGETS: [(u32, Duration); 3] = [
@@ -56,7 +56,7 @@ impl Bench {
                 only: None,
                 path: None,
                 work: Work::Generate,
-                prompt: Tokens(700.0),
+                prompt: Length::Tokens(700.0),
                 max_tokens: Some(256),
                 deadline: None,
                 streamed: true,

@@ -15,7 +15,7 @@ use crate::config::plan::{RoutePlan, Timeouts};
 use crate::facts::{self, BuiltIn, Inference, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
-use crate::units::{ModelName, Tokens};
+use crate::units::{Length, ModelName};
 pub use limit::{Limit, deadline};
 
 /// The length of the JSON part of a KServe request with binary tensors.
@@ -206,7 +206,7 @@ fn inference(
     };
     Ok(RequestFacts {
         model: Some(model),
-        prompt: peek.prompt_tokens(),
+        prompt: peek.prompt_length(),
         model_span: peek.model_span,
         streamed: peek.stream,
         generates: kind.generates,
@@ -221,7 +221,7 @@ fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault>
         .get(KSERVE_HEADER_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     let prompt = if body.is_empty() {
-        Tokens(1.0)
+        Length::Tokens(1.0)
     } else {
         facts::kserve_work(body, length)
     };
@@ -232,10 +232,10 @@ fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault>
 /// On a `[[route]]` only the size is known, not the meaning.
 #[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
 fn raw(body: &[u8]) -> RequestFacts {
-    embed(None, Tokens(body.len() as f64 / facts::BYTES_PER_TOKEN))
+    embed(None, Length::Bytes(body.len() as f64))
 }
 
-fn embed(model: Option<ModelName>, prompt: Tokens) -> RequestFacts {
+fn embed(model: Option<ModelName>, prompt: Length) -> RequestFacts {
     RequestFacts {
         model,
         model_span: None,

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::config;
     use crate::decide::{MOST_WAITING, Work};
-    use crate::units::{ModelName, Tokens};
+    use crate::units::{Length, ModelName};
 
     /// One worker with one place.
     fn fleet() -> Arc<Fleet> {
@@ -175,7 +175,7 @@ mod tests {
             only: None,
             path: None,
             work: Work::Embed,
-            prompt: Tokens(10.0),
+            prompt: Length::Tokens(10.0),
             max_tokens: None,
             deadline: None,
             streamed: false,

@@ -114,9 +114,14 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A count of tokens, often an estimate and therefore fractional.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-pub struct Tokens(pub f64);
+/// How long a prompt is, as it was seen. How many tokens a text makes is the model's affair.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// Bytes of text.
+    Bytes(f64),
+    /// What needs no vocabulary to be counted: token ids, elements of a tensor.
+    Tokens(f64),
+}
 
 /// Which worker, by its place in the plan. Stays the same for a worker that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use super::cost::Terms;
 use super::eject::EjectRule;
 use super::pick::Policy;
 use super::standing::AllDown;
-use crate::units::{ModelName, Seconds, Tokens, WorkerId};
+use crate::units::{Length, ModelName, Seconds, WorkerId};
 
 /// What kind of work a request is. Each has lines of its own: see the header of `speed.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +83,8 @@ pub struct Ask {
     pub path: Option<&'static str>,
     /// What kind of work it is.
     pub work: Work,
-    /// The estimated length of its prompt.
-    pub prompt: Tokens,
+    /// How long its prompt is.
+    pub prompt: Length,
     /// The most output tokens the client wants.
     pub max_tokens: Option<u32>,
     /// Whether the answer comes token by token.

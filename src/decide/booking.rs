@@ -1,6 +1,6 @@
 //! A place that a request holds on a worker, what is noted on it until the request ends, and the count of all.
 
-use super::ask::Work;
+use super::ask::{Outcome, Work};
 use super::cost::Size;
 use super::line_fit::Sample;
 use super::machine::{Company, Mark};
@@ -85,6 +85,21 @@ pub(super) struct Record {
     pub answered: u64,
     /// Failed.
     pub failed: u64,
+}
+
+impl Record {
+    /// A request ended.
+    pub(super) fn ended(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Answered { .. } => self.answered += 1,
+            Outcome::Failed => self.failed += 1,
+            Outcome::Refused
+            | Outcome::Unsent
+            | Outcome::Gone
+            | Outcome::Busy { .. }
+            | Outcome::Rejected => {}
+        }
+    }
 }
 
 /// What the roster knows of a request when it books it.

@@ -6,7 +6,8 @@
 //! ```text
 //! C    = net + wait + own + decode + external + failure
 //! own  = a + b·x                              the prefill line of this kind of work
-//! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began
+//! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began;
+//!        at least until its memory has room   see `memory.rs`
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = smoothed time of a round trip
@@ -27,8 +28,9 @@
 
 use super::ask::Work;
 use super::machine::Machine;
+use super::memory;
 use super::worker::Worker;
-use crate::units::Seconds;
+use crate::units::{Length, Seconds};
 
 /// The least prompt that is reckoned with: below it the fixed part rules, and a fit through zero sizes says nothing.
 const LEAST_PROMPT: f64 = 16.0;
@@ -47,6 +49,8 @@ pub(super) struct Size {
     pub prompt: f64,
     /// Expected output tokens, `E[out]`.
     pub output: f64,
+    /// What `prompt` was reckoned from.
+    pub seen: Length,
 }
 
 impl Size {
@@ -56,6 +60,7 @@ impl Size {
             work,
             prompt: prompt.max(LEAST_PROMPT),
             output,
+            seen: Length::Tokens(prompt),
         }
     }
 }
@@ -112,7 +117,7 @@ pub(super) fn price(
     let slowed = Seconds(worker.speeds().decode().slope * tokens) + own * HELD_UP;
     let mut terms = Terms {
         net: worker.net(),
-        wait: worker.wait(slowdown, now),
+        wait: memory::wait(worker, size, own, decode).max(worker.wait(slowdown, now)),
         own,
         decode,
         external: slowed * f64::from(worker.decoding()) * EXTERNALITY,
@@ -135,11 +140,13 @@ mod tests {
         work: Work::Generate,
         prompt: 600.0,
         output: 101.0,
+        seen: Length::Tokens(600.0),
     };
     const EMBEDDING: Size = Size {
         work: Work::Embed,
         prompt: 2_000.0,
         output: 101.0,
+        seen: Length::Tokens(2_000.0),
     };
 
     /// A worker 20 ms away that was sent these at 1 s.
@@ -256,6 +263,9 @@ mod tests {
         let decode = |cap, held: &[Size]| terms(&loaded(cap, held), CHAT, 1.0)[3];
         assert_eq!(decode(8, &[CHAT, CHAT, EMBEDDING]), 21_500.0);
         assert_eq!(decode(2, &[CHAT, CHAT]), 21_000.0);
+        let mut told = loaded(8, &[CHAT, CHAT]);
+        told.told.slots = Some(2);
+        assert_eq!(terms(&told, CHAT, 1.0)[3], 21_000.0, "slots told");
     }
 
     #[test]

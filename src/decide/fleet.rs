@@ -261,7 +261,7 @@ mod tests {
     use super::super::eject::EjectRule;
     use super::super::pick::Policy;
     use super::*;
-    use crate::units::Tokens;
+    use crate::units::Length;
 
     fn fleet() -> FleetState {
         let spec = |name: &str| WorkerSpec {
@@ -283,7 +283,7 @@ mod tests {
             only: None,
             path: None,
             work: Work::Embed,
-            prompt: Tokens(10.0),
+            prompt: Length::Tokens(10.0),
             max_tokens: None,
             deadline: None,
             streamed: false,

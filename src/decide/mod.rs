@@ -3,9 +3,11 @@
 //! Time and randomness come in as arguments, decisions go out as values, so that the proxy and the simulator run the
 //! very same code; the lock around it is the only difference. [`FleetState`] is the door; behind it:
 //!
-//! - `cost` says what a request costs on a worker, in seconds, and `pick` takes the cheapest; `considered` keeps why;
+//! - `cost` says what a request costs on a worker, in seconds, and `memory` how long it waits for room in the engine's;
+//!   `pick` takes the cheapest and `considered` keeps why;
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
-//!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like;
+//!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like, `density`
+//!   how many tokens their text makes;
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
 //!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
@@ -23,12 +25,14 @@ mod condition;
 mod considered;
 mod cost;
 mod decode_meter;
+mod density;
 mod eject;
 mod fleet;
 mod hazard;
 mod health;
 mod line_fit;
 mod machine;
+mod memory;
 mod outage;
 mod pick;
 mod queue;

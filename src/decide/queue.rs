@@ -128,7 +128,7 @@ impl WaitingLine {
 mod tests {
     use super::*;
     use crate::decide::Work;
-    use crate::units::Tokens;
+    use crate::units::Length;
 
     fn waiter(model: &str, only: Option<WorkerId>, tried: &[WorkerId]) -> Waiter {
         let ask = Ask {
@@ -136,7 +136,7 @@ mod tests {
             only: only.map(|id| [id].into()),
             path: None,
             work: Work::Embed,
-            prompt: Tokens(1.0),
+            prompt: Length::Tokens(1.0),
             max_tokens: None,
             deadline: None,
             streamed: false,

@@ -168,6 +168,14 @@ impl Roster {
         outcome: Outcome,
         now: Seconds,
     ) -> Option<State> {
+        if let Outcome::Answered {
+            prompt_tokens: Some(prompt),
+            ..
+        } = outcome
+        {
+            let density = &mut self.models[booking.model()].density;
+            density.learn(booking.size.seen, prompt);
+        }
         if let Outcome::Answered { output_tokens, .. } = outcome
             && booking.work() == Work::Generate
             && let Some(output) = believable(output_tokens)
@@ -221,6 +229,7 @@ impl Roster {
     /// Whether all counters agree.
     pub(super) fn check(&self) -> Result<(), String> {
         self.workers.iter().try_for_each(Worker::check)?;
+        self.models.iter().try_for_each(Model::check)?;
         for (home, machine) in self.machines.iter().enumerate() {
             let busy = self.workers.iter().zip(&self.homes);
             let busy = busy.filter(|(worker, at)| **at == home && worker.inflight() > 0);
@@ -240,8 +249,11 @@ impl Roster {
 
     fn size(&self, ask: &Ask, row: usize) -> Size {
         let output = self.models[row].outputs.expected(ask.max_tokens);
-        let prompt = believable(Some(ask.prompt.0)).unwrap_or_default();
-        Size::new(ask.work, prompt, output)
+        let prompt = believable(Some(self.models[row].density.tokens(ask.prompt)));
+        Size {
+            seen: ask.prompt,
+            ..Size::new(ask.work, prompt.unwrap_or_default(), output)
+        }
     }
 
     fn book(&mut self, worker: WorkerId, order: Order, now: Seconds) -> Booking {
@@ -252,7 +264,7 @@ impl Roster {
         if let Policy::Weighted = self.rules.policy
             && let Ok(place) = model.workers.binary_search(&worker)
         {
-            model.owed[place] -= 1.0;
+            model.owed[place] = (model.owed[place] - 1.0).max(-1.0);
         }
         let machine = &mut self.machines[self.homes[worker.index()]];
         self.workers[worker.index()].book(order, machine, now)
@@ -312,7 +324,7 @@ mod tests {
     use super::super::pick::SAMPLE;
     use super::models::MOST_MODELS;
     use super::*;
-    use crate::units::Tokens;
+    use crate::units::Length;
 
     /// Worker 0 serves `small`, worker 1 `small` and `large`; two requests at a time each.
     fn roster() -> Roster {
@@ -339,7 +351,7 @@ mod tests {
             only: None,
             path: None,
             work: Work::Generate,
-            prompt: Tokens(100.0),
+            prompt: Length::Tokens(100.0),
             max_tokens: None,
             deadline: None,
             streamed: true,
@@ -652,6 +664,49 @@ mod tests {
         };
         let turns = [Some("small"), None, Some("small"), None, Some("small")].map(&mut turn);
         assert_eq!(turns, [0, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn bytes_a_token_are_learned_by_model() {
+        let mut roster = roster();
+        let text = |model| Ask {
+            prompt: Length::Bytes(5_000.0),
+            ..ask(Some(model))
+        };
+        let tokens = |roster: &Roster, ask: &Ask| {
+            let row = roster.row(ask).unwrap();
+            roster.size(ask, row).prompt
+        };
+        for _ in 0..20 {
+            let choice = choose(&mut roster, &text("large"), &[]).unwrap();
+            let outcome = Outcome::Answered {
+                prompt_tokens: Some(2_000.0),
+                output_tokens: None,
+            };
+            roster.finish(choice.booking, outcome, Seconds(1.0));
+        }
+        let learned = tokens(&roster, &text("large"));
+        assert!((learned / 2_000.0 - 1.0).abs() < 0.04, "{learned}");
+        assert_eq!(tokens(&roster, &text("small")), 1_250.0);
+        assert_eq!(tokens(&roster, &ask(Some("large"))), 100.0, "counted");
+        let mut endless = text("large");
+        endless.prompt = Length::Bytes(f64::INFINITY);
+        assert_eq!(tokens(&roster, &endless), 16.0);
+    }
+
+    #[test]
+    fn what_is_owed_is_bounded_and_counted_by_worker() {
+        let mut roster = fleet(&[1.0, 2.0], Policy::Weighted);
+        assert_eq!(roster.check(), Ok(()));
+        for owed in [vec![1.5, 0.0], vec![0.0, f64::NAN], vec![0.0]] {
+            roster.models[0].owed = owed;
+            roster.check().unwrap_err();
+        }
+        // Both have had more than their share: one more is not held against them without end.
+        roster.models[0].owed = vec![-1.0, -1.0];
+        let held = choose(&mut roster, &ask(None), &[]).unwrap();
+        assert_eq!(roster.check(), Ok(()));
+        roster.finish(held.booking, Outcome::Gone, Seconds(1.0));
     }
 
     #[test]

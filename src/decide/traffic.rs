@@ -47,12 +47,14 @@ pub(super) struct RunningMean {
 }
 
 impl RunningMean {
-    /// The expected answer length of a model, in tokens; the prior is worth two samples.
-    pub(super) fn of_outputs() -> Self {
-        RunningMean {
-            mean: OUTPUT_PRIOR,
-            samples: 2.0,
-        }
+    /// A prior that is worth two samples.
+    pub(super) fn believing(mean: f64) -> Self {
+        RunningMean { mean, samples: 2.0 }
+    }
+
+    /// The expected answer length of a model, in tokens.
+    fn of_outputs() -> Self {
+        RunningMean::believing(OUTPUT_PRIOR)
     }
 
     /// No belief: the first sample is the mean.

@@ -14,6 +14,7 @@ use super::decode_meter::DecodeMeter;
 use super::eject::EjectCause;
 use super::line_fit::Sample;
 use super::machine::{Machine, Mark, Span};
+use super::memory::Memory;
 use super::speed::{Speeds, Whole};
 use super::traffic::believable;
 use crate::units::{Seconds, WorkerId};
@@ -28,6 +29,8 @@ pub(super) struct Worker {
     spec: WorkerSpec,
     /// What its engine says.
     pub(super) told: Told,
+    /// What is in its memory.
+    pub(super) memory: Memory,
     condition: Condition,
     speeds: Speeds,
     round_trip: Option<Seconds>,
@@ -55,6 +58,7 @@ impl Worker {
             sampled: Mark::default(),
             record: Record::default(),
             told: Told::default(),
+            memory: Memory::default(),
             spec,
         }
     }
@@ -162,6 +166,7 @@ impl Worker {
         });
         if order.size.work == Work::Generate {
             self.meter.enter(now);
+            self.memory.enter(order.size);
         }
         self.inflight += 1;
         self.record.picks += 1;
@@ -233,15 +238,7 @@ impl Worker {
         machine: &mut Machine,
         now: Seconds,
     ) -> Option<EjectCause> {
-        match outcome {
-            Outcome::Answered { .. } => self.record.answered += 1,
-            Outcome::Failed => self.record.failed += 1,
-            Outcome::Refused
-            | Outcome::Unsent
-            | Outcome::Gone
-            | Outcome::Busy { .. }
-            | Outcome::Rejected => {}
-        }
+        self.record.ended(outcome);
         if !self.is_current(&booking) {
             return None;
         }
@@ -294,6 +291,7 @@ impl Worker {
             self.inflight = 0;
             self.backlog.clear();
             self.meter = DecodeMeter::default();
+            self.memory = Memory::default();
         }
     }
 
@@ -303,6 +301,7 @@ impl Worker {
         let (held, cap) = (self.inflight, self.cap());
         let (queued, generating) = (self.backlog.len(), self.backlog.generating());
         let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
+        self.memory.check(sharing)?;
         // Slots that an engine tells may become fewer than the requests that run.
         let within = (held <= cap || self.told.slots.is_some())
             && queued + streams <= held
@@ -386,6 +385,7 @@ impl Worker {
         }
         if booking.work() == Work::Generate {
             self.meter.leave(!had_no_byte && booking.decodes(), now);
+            self.memory.leave(booking.size);
         }
     }
 }

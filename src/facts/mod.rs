@@ -18,7 +18,7 @@ pub use openai::{Peek, peek};
 pub use percent::{name_in_path, percent_decoded, percent_encoded};
 pub use usage::{Usage, UsageScan};
 
-use crate::units::{ModelName, Tokens};
+use crate::units::{Length, ModelName};
 
 /// Which family of clients a path belongs to: decides the shape of our errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +44,6 @@ pub struct RequestFacts {
     pub generates: bool,
     /// The client's own bound on output tokens.
     pub max_tokens: Option<u32>,
-    /// Estimated work of the prompt: tokens, or elements for tensors.
-    pub prompt: Tokens,
+    /// How long its prompt is.
+    pub prompt: Length,
 }
-
-/// Bytes of text that make a token until the fleet has learned better.
-pub const BYTES_PER_TOKEN: f64 = 4.0;

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use sonic_rs::{JsonValueTrait, LazyValue};
 
-use super::{BYTES_PER_TOKEN, nesting};
+use super::nesting;
 use crate::fault::{Fault, Kind};
-use crate::units::Tokens;
+use crate::units::Length;
 
 /// What a body says at its top level.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,15 +27,20 @@ pub struct Peek {
     pub session: Option<String>,
     /// Where the values stand that make up the prompt, in the order of the body.
     pub prompt: Vec<Range<usize>>,
+    /// Token ids of a prompt that comes as such and not as text.
+    pub token_ids: usize,
 }
 
 impl Peek {
-    /// Estimated prompt tokens: a quarter of the prompt's bytes.
+    /// How long the prompt is: its token ids, if it has any, else its text.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
-    pub fn prompt_tokens(&self) -> Tokens {
+    pub fn prompt_length(&self) -> Length {
+        if self.token_ids > 0 {
+            return Length::Tokens(self.token_ids as f64);
+        }
         let bytes: usize = self.prompt.iter().map(ExactSizeIterator::len).sum();
-        Tokens(bytes as f64 / BYTES_PER_TOKEN)
+        Length::Bytes(bytes as f64)
     }
 }
 
@@ -62,6 +67,9 @@ pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
             "user" | "session_id" => seen.session = value.as_str().map(str::to_owned),
             "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "query"
             | "documents" => {
+                if matches!(key.as_ref(), "prompt" | "input") {
+                    seen.token_ids += token_ids(&body[span.clone()]);
+                }
                 seen.prompt.push(span);
             }
             _ => {}
@@ -81,6 +89,18 @@ fn read_model(seen: &mut Peek, value: &LazyValue<'_>, span: Range<usize>) -> Res
     seen.model = Some(name.to_owned());
     seen.model_span = Some(span);
     Ok(())
+}
+
+/// How many token ids a JSON value holds: an array of numbers, or of such arrays. None in anything else.
+fn token_ids(value: &[u8]) -> usize {
+    let mut inside = value
+        .iter()
+        .skip_while(|byte| **byte == b'[' || byte.is_ascii_whitespace());
+    if value.starts_with(b"[") && inside.next().is_some_and(u8::is_ascii_digit) {
+        1 + value.iter().filter(|byte| **byte == b',').count()
+    } else {
+        0
+    }
 }
 
 /// Where a value stands in the body it was read from.
@@ -123,6 +143,17 @@ mod tests {
             &body[seen.prompt[0].clone()],
             br#"[{"role":"user","content":"hi"}]"#
         );
+    }
+
+    #[test]
+    fn a_prompt_of_token_ids_is_counted_and_a_text_is_measured() {
+        let length = |body: &str| peek(body.as_bytes()).unwrap().prompt_length();
+        assert_eq!(length(r#"{"prompt":[1, 22,333]}"#), Length::Tokens(3.0));
+        assert_eq!(length(r#"{"input":[ [7,8],[9] ]}"#), Length::Tokens(3.0));
+        assert_eq!(length(r#"{"input":["1,2","3"]}"#), Length::Bytes(11.0));
+        assert_eq!(length(r#"{"prompt":"[1,2]"}"#), Length::Bytes(7.0));
+        assert_eq!(length(r#"{"prompt":7,"input":[]}"#), Length::Bytes(3.0));
+        assert_eq!(length("{}"), Length::Bytes(0.0));
     }
 
     #[test]

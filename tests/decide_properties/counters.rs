@@ -4,7 +4,7 @@
 //! fleet and to a plain tally beside it. The two must agree after every step, and at the end nothing is left.
 
 use forebay::decide::{
-    Ask, Booking, Choice, FleetState, NoChoice, Outcome, Policy, State, Ticket, Work,
+    Ask, Booking, Choice, FleetState, NoChoice, Outcome, Policy, State, Ticket, Told, Work,
 };
 use forebay::rng::Rng;
 use forebay::units::{Seconds, WorkerId};
@@ -44,8 +44,14 @@ impl History {
             let models: &[&str] = if id == 0 { &["m"] } else { &["m", "n"] };
             spec(&format!("worker-{id}"), models, 4 + id)
         });
+        let mut fleet = FleetState::new(specs.collect(), policy);
+        let told = Told {
+            slots: None,
+            kv_tokens: Some(800.0),
+        };
+        fleet.told(WorkerId(1), told);
         History {
-            fleet: FleetState::new(specs.collect(), policy),
+            fleet,
             rng: Rng::seeded(seed),
             now: Seconds::ZERO,
             held: Vec::new(),
@@ -215,6 +221,7 @@ fn every_request_is_counted_once_however_it_ends() {
         Policy::RoundRobin,
         Policy::LeastInflight,
         Policy::Random,
+        Policy::Weighted,
     ];
     for (seed, policy) in (0..32).zip(policies.into_iter().cycle()) {
         History::new(seed, policy, false)

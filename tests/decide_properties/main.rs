@@ -21,7 +21,7 @@ mod weights;
 use std::sync::Arc;
 
 use forebay::decide::{Ask, EjectRule, Work, WorkerSpec};
-use forebay::units::{ModelName, Tokens};
+use forebay::units::{Length, ModelName};
 
 /// A worker that serves these models, of which nothing is known.
 fn spec(name: &str, models: &[&str], cap: u32) -> WorkerSpec {
@@ -44,7 +44,7 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
         only: None,
         path: None,
         work,
-        prompt: Tokens(prompt),
+        prompt: Length::Tokens(prompt),
         max_tokens: None,
         deadline: None,
         streamed: true,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::density::Density;
 use super::super::traffic::Outputs;
 use super::Roster;
 use crate::units::{ModelName, WorkerId};
@@ -18,6 +19,8 @@ pub(super) struct Model {
     pub workers: Vec<WorkerId>,
     /// The expected length of its answers.
     pub outputs: Outputs,
+    /// The tokens that a byte of its prompts makes.
+    pub density: Density,
     /// Who was picked last.
     pub last: Option<WorkerId>,
     /// The requests that each of `workers` is owed by its weight, at most one either way.
@@ -31,8 +34,19 @@ impl Model {
             owed: vec![0.0; workers.len()],
             workers,
             outputs: Outputs::new(),
+            density: Density::default(),
             last: None,
         }
+    }
+
+    /// Whether every worker that serves it is owed something, and nobody too much.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let bounded = self.owed.iter().all(|owed| owed.abs() <= 1.0);
+        if bounded && self.owed.len() == self.workers.len() {
+            return Ok(());
+        }
+        let (owed, workers) = (&self.owed, self.workers.len());
+        Err(format!("{owed:?} are owed to {workers} workers"))
     }
 
     fn gain(&mut self, worker: WorkerId) {
