@@ -17,7 +17,7 @@ use http::{Request, Response};
 use crate::admission::Intake;
 use crate::clock::Clock;
 use crate::config::Plan;
-use crate::decide::{Ask, State, Work};
+use crate::decide::{Ask, Shortlist, State, Work};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
@@ -123,9 +123,12 @@ where
     let left = deadline.map(|span| exchange.started() + span - app.clock.now());
     let ask = ask(&facts, &way, left);
     let began = app.clock.now();
-    let turn = queue::turn(&app.fleet, &ask, app.clock);
+    let mut considered = Shortlist::default();
+    let turn = queue::turn(&app.fleet, &ask, &mut considered, app.clock);
     let limit = Limit::of(way.timeouts(&plan).total, deadline);
-    let (lease, waited) = queue::within(limit, exchange.started(), app.clock, turn).await?; // 404 429 503 504
+    let turn = queue::within(limit, exchange.started(), app.clock, turn).await;
+    exchange.considered(considered);
+    let (lease, waited) = turn?; // 404 429 503 504
     exchange.queued(waited);
     exchange.routed(app.clock.now() - began - waited);
 

@@ -3,13 +3,16 @@
 //! The line itself, its order and its bound, is decided in `decide::queue`; this is its asynchronous shell. Waiting ends
 //! with a place, with the news that nobody is left who could serve the request, or at the longest allowed wait. Who
 //! leaves while waiting (the future is dropped) leaves the line.
+//!
+//! However a turn ends, whom its latest choice considered is written where the caller says: also who was refused, or
+//! waited in vain, can then be told why.
 
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
 use crate::clock::Clock;
-use crate::decide::{Ask, NoChoice, Ticket};
+use crate::decide::{Ask, NoChoice, Shortlist, Ticket};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease, Turn};
 use crate::inspect::Limit;
@@ -33,14 +36,21 @@ const LONGEST_NAME: usize = 256;
 ///
 /// # Errors
 /// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`.
-pub async fn turn(fleet: &Arc<Fleet>, ask: &Ask, clock: Clock) -> Result<(Lease, Seconds), Fault> {
-    match fleet.reserve(ask, &[]) {
+pub async fn turn(
+    fleet: &Arc<Fleet>,
+    ask: &Ask,
+    considered: &mut Shortlist,
+    clock: Clock,
+) -> Result<(Lease, Seconds), Fault> {
+    let turn = fleet.reserve(ask, &[]);
+    *considered = turn.considered;
+    match turn.place {
         Err(NoChoice::Busy | NoChoice::Away) => {
             let began = clock.now();
-            let lease = in_line(fleet, ask, &[], LONGEST_WAIT).await?;
+            let lease = in_line(fleet, ask, &[], considered, LONGEST_WAIT).await?;
             Ok((lease, clock.now() - began))
         }
-        turn => turn
+        place => place
             .map(|lease| (lease, Seconds::ZERO))
             .map_err(|why| refusal(ask, why)),
     }
@@ -54,12 +64,16 @@ pub async fn another_turn(
     fleet: &Arc<Fleet>,
     ask: &Ask,
     tried: &[WorkerId],
+    considered: &mut Shortlist,
 ) -> Result<Lease, Fault> {
-    match fleet.reserve(ask, tried) {
-        Err(NoChoice::Busy) => in_line(fleet, ask, tried, LONGEST_WAIT).await,
-        Err(NoChoice::Away) => in_line(fleet, ask, tried, LONGEST_RETRY_WAIT).await,
-        turn => turn.map_err(|why| refusal(ask, why)),
-    }
+    let turn = fleet.reserve(ask, tried);
+    *considered = turn.considered;
+    let longest = match turn.place {
+        Err(NoChoice::Busy) => LONGEST_WAIT,
+        Err(NoChoice::Away) => LONGEST_RETRY_WAIT,
+        place => return place.map_err(|why| refusal(ask, why)),
+    };
+    in_line(fleet, ask, tried, considered, longest).await
 }
 
 /// A wait that ends at the latest when a request's time is over.
@@ -90,6 +104,7 @@ async fn in_line(
     fleet: &Arc<Fleet>,
     ask: &Ask,
     tried: &[WorkerId],
+    considered: &mut Shortlist,
     longest: Seconds,
 ) -> Result<Lease, Fault> {
     let full = || {
@@ -100,15 +115,19 @@ async fn in_line(
         .stand_in_line(ask.clone(), tried)
         .map_err(|_| full())?;
     let place = Place { fleet, ticket };
-    let turn: Turn = match timeout(longest.to_duration(), granted).await {
-        Ok(turn) => turn.unwrap_or(Err(NoChoice::Down)),
+    let turn = match timeout(longest.to_duration(), granted).await {
+        Ok(turn) => turn.unwrap_or_else(|_| Turn {
+            place: Err(NoChoice::Down),
+            considered: Shortlist::default(),
+        }),
         Err(_) => {
             let message = format!("waited {longest} for a worker below its max_inflight");
             return Err(Fault::new(Kind::QueueTimeout, message).retry_after(COME_BACK));
         }
     };
     drop(place);
-    turn.map_err(|why| refusal(ask, why))
+    *considered = turn.considered;
+    turn.place.map_err(|why| refusal(ask, why))
 }
 
 /// A place in line, given up when dropped.
@@ -182,6 +201,10 @@ mod tests {
         }
     }
 
+    async fn first_turn(fleet: &Arc<Fleet>, ask: &Ask) -> Result<(Lease, Seconds), Fault> {
+        turn(fleet, ask, &mut Shortlist::default(), Clock::start()).await
+    }
+
     fn block<T>(future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread();
         { runtime }.enable_time().build().unwrap().block_on(future)
@@ -191,9 +214,10 @@ mod tests {
     fn a_wait_that_is_too_long_ends_in_a_refusal_and_leaves_the_line() {
         let fleet = fleet();
         block(async {
-            let (held, waited) = turn(&fleet, &ask("m"), Clock::start()).await.unwrap();
+            let (held, waited) = first_turn(&fleet, &ask("m")).await.unwrap();
             assert_eq!(waited, Seconds::ZERO);
-            let fault = in_line(&fleet, &ask("m"), &[], Seconds(0.02))
+            let mut considered = Shortlist::default();
+            let fault = in_line(&fleet, &ask("m"), &[], &mut considered, Seconds(0.02))
                 .await
                 .unwrap_err();
             assert_eq!(
@@ -202,7 +226,7 @@ mod tests {
             );
             assert_eq!(fleet.waiting(), 0);
             drop(held);
-            assert!(turn(&fleet, &ask("m"), Clock::start()).await.is_ok());
+            assert!(first_turn(&fleet, &ask("m")).await.is_ok());
         });
     }
 
@@ -210,11 +234,11 @@ mod tests {
     fn a_full_line_refuses_at_once() {
         let fleet = fleet();
         block(async {
-            let held = turn(&fleet, &ask("m"), Clock::start()).await.unwrap();
+            let held = first_turn(&fleet, &ask("m")).await.unwrap();
             let waiting: Vec<_> = (0..MOST_WAITING)
                 .map(|_| fleet.stand_in_line(ask("m"), &[]).unwrap())
                 .collect();
-            let fault = turn(&fleet, &ask("m"), Clock::start()).await.unwrap_err();
+            let fault = first_turn(&fleet, &ask("m")).await.unwrap_err();
             assert_eq!(
                 (fault.kind, fault.retry_after),
                 (Kind::QueueFull, Some(COME_BACK))
@@ -227,9 +251,9 @@ mod tests {
     fn a_place_that_is_freed_goes_to_who_waits() {
         let fleet = fleet();
         block(async {
-            let (held, _) = turn(&fleet, &ask("m"), Clock::start()).await.unwrap();
+            let (held, _) = first_turn(&fleet, &ask("m")).await.unwrap();
             let ask = ask("m");
-            let mut waiting = std::pin::pin!(turn(&fleet, &ask, Clock::start()));
+            let mut waiting = std::pin::pin!(first_turn(&fleet, &ask));
             let mut held = Some(held);
             let lease = std::future::poll_fn(|cx| {
                 let polled = waiting.as_mut().poll(cx);
@@ -243,7 +267,7 @@ mod tests {
     #[test]
     fn a_model_that_nobody_serves_is_told_with_its_nearest() {
         let fleet = fleet();
-        let fault = block(turn(&fleet, &ask("n"), Clock::start())).unwrap_err();
+        let fault = block(first_turn(&fleet, &ask("n"))).unwrap_err();
         assert_eq!(fault.kind, Kind::ModelNotFound);
         assert!(fault.message.contains("`m`"), "{}", fault.message);
     }

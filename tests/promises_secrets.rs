@@ -41,9 +41,16 @@ fn everything_shown(proxy: &Proxy, errors: &[String]) -> String {
         "/",
         "/api/nope",
     ];
+    let decisions = proxy.log().into_iter().map(|line| {
+        let path = format!("/api/requests/{}", line["id"].as_str().unwrap());
+        expect_soon("it is remembered", || proxy.ask_admin(&path).status == 200);
+        path
+    });
     let asked: Vec<String> = pages
-        .iter()
-        .map(|page| String::from_utf8_lossy(&proxy.ask_admin(page).body).into_owned())
+        .map(str::to_owned)
+        .into_iter()
+        .chain(decisions)
+        .map(|page| String::from_utf8_lossy(&proxy.ask_admin(&page).body).into_owned())
         .collect();
     [
         proxy.stdout(),

@@ -9,6 +9,7 @@
 //! into an answer. Query strings are read for one purpose, the token, and appear in no answer and no log.
 
 mod door;
+mod requests;
 pub mod token;
 mod workers;
 
@@ -24,7 +25,9 @@ use serde::Serialize;
 pub use workers::{Decode, FleetView, Prefill, WorkerRow};
 
 use crate::clock;
+use crate::facts::name_in_path;
 use crate::observe::Observe;
+use crate::observe::decisions::MOST_KEPT;
 use door::{Door, Verdict};
 use token::TokenSource;
 
@@ -104,7 +107,12 @@ impl Admin {
             "/api/config" => self.read(request, |admin| {
                 Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
             }),
-            _ => Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here"),
+            path => match path.strip_prefix("/api/requests/") {
+                Some(id) => self.read(request, |admin| admin.decision(&name_in_path(id))),
+                None => {
+                    Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
+                }
+            },
         }
     }
 
@@ -135,16 +143,20 @@ impl Admin {
     }
 
     fn workers(&self) -> Answer {
-        match (self.sights.fleet)().to_json(clock::wall()) {
-            Ok(json) => Answer::new(StatusCode::OK, JSON, json),
-            Err(error) => {
-                tracing::error!(%error, "the workers can't be written as JSON");
-                Answer::refusal(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal_error",
-                    "the workers can't be shown; the log says why",
-                )
-            }
+        Answer::json((self.sights.fleet)().to_json(clock::wall()))
+    }
+
+    fn decision(&self, id: &str) -> Answer {
+        let observe = &self.sights.observe;
+        match observe.decisions.find(id.as_bytes()) {
+            Some(decision) => Answer::json(requests::to_json(&decision, observe)),
+            None => Answer::refusal(
+                StatusCode::NOT_FOUND,
+                "request_not_found",
+                &format!(
+                    "no request of this id is remembered: the last {MOST_KEPT} that ended are, those under way are not"
+                ),
+            ),
         }
     }
 
@@ -207,6 +219,20 @@ impl Answer {
         Answer(response)
     }
 
+    fn json(text: sonic_rs::Result<String>) -> Self {
+        match text {
+            Ok(text) => Answer::new(StatusCode::OK, JSON, text),
+            Err(error) => {
+                tracing::error!(%error, "an answer can't be written as JSON");
+                Answer::refusal(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal_error",
+                    "this can't be shown; the log says why",
+                )
+            }
+        }
+    }
+
     /// An error in the shape of the client side's.
     fn refusal(status: StatusCode, code: &'static str, message: &str) -> Self {
         let error = Refusal {
@@ -265,13 +291,14 @@ mod tests {
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 7] = [
+    const EVERY_PATH: [&str; 8] = [
         "/",
         "/health",
         "/ready",
         "/metrics",
         "/api/workers",
         "/api/config",
+        "/api/requests/some",
         "/api/nothing",
     ];
 

@@ -3,7 +3,7 @@
 //! Everybody who may serve the request stands in the list, priced, also those who were left out, so that a person sees
 //! that the fast machine was full rather than wonders why it was not asked. It is written as the choice is made, by the
 //! very code that makes it, into space that the next choice reuses: an explanation can't disagree with the choice, and
-//! costs nothing when nobody asks.
+//! costs nothing when nobody asks. What is to outlast the next choice is copied into a [`Shortlist`].
 
 use super::cost::Terms;
 use crate::units::WorkerId;
@@ -53,6 +53,88 @@ pub enum Exclusion {
     Deadline,
 }
 
+/// What is kept of a choice: at most [`Shortlist::MOST`] workers, the one that was picked first, then those who could
+/// have been, then the others; each of these from the cheapest to the dearest, and at the end those without a price.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shortlist {
+    /// The workers.
+    pub entries: Box<[Entry]>,
+    /// How many more were considered.
+    pub left_out: usize,
+}
+
+/// One worker in what is kept of a choice. 32 bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// Who.
+    pub worker: WorkerId,
+    /// What became of it.
+    pub fate: Fate,
+    /// Its [terms](Terms::parts) in seconds; exact to seven digits, which is more than anybody knows about them.
+    pub seconds: [f32; Terms::PARTS],
+}
+
+impl Shortlist {
+    /// The most workers that are kept of one choice.
+    pub const MOST: usize = 32;
+
+    /// Keeps these. Takes one allocation, and one pass in which nearly all of a large fleet are only looked at.
+    #[must_use]
+    pub fn of(considered: &[Considered]) -> Self {
+        let most = considered.len().min(Self::MOST);
+        let mut kept: Vec<Entry> = Vec::with_capacity(most);
+        for entry in considered.iter().map(Entry::of) {
+            let place = kept.partition_point(|other| !entry.goes_before(other));
+            if place < most {
+                kept.truncate(most - 1);
+                kept.insert(place, entry);
+            }
+        }
+        Shortlist {
+            entries: kept.into_boxed_slice(),
+            left_out: considered.len() - most,
+        }
+    }
+}
+
+impl Entry {
+    fn of(considered: &Considered) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "seven digits will do")]
+        let seconds = considered.terms.parts().map(|(_, part)| part.0 as f32);
+        Entry {
+            worker: considered.worker,
+            fate: considered.fate,
+            seconds,
+        }
+    }
+
+    /// Whether it was priced.
+    #[must_use]
+    pub fn is_priced(&self) -> bool {
+        self.fate != Fate::Excluded(Exclusion::NotSampled)
+    }
+
+    /// All terms together.
+    #[must_use]
+    pub fn total(&self) -> f32 {
+        self.seconds.iter().sum()
+    }
+
+    fn goes_before(&self, other: &Entry) -> bool {
+        let ranks = (self.rank(), other.rank());
+        ranks.0 < ranks.1 || (ranks.0 == ranks.1 && self.total() < other.total())
+    }
+
+    fn rank(&self) -> u8 {
+        match self.fate {
+            Fate::Picked => 0,
+            Fate::Candidate => 1,
+            Fate::Excluded(_) if self.is_priced() => 2,
+            Fate::Excluded(_) => 3,
+        }
+    }
+}
+
 impl Fate {
     /// One word, as the admin API says it; for an exclusion its reason.
     #[must_use]
@@ -80,5 +162,63 @@ impl Exclusion {
             Exclusion::NotSampled => "not_sampled",
             Exclusion::Deadline => "deadline",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Seconds;
+
+    fn considered(worker: u32, fate: Fate, own: f64) -> Considered {
+        let terms = Terms {
+            own: Seconds(own),
+            ..Terms::default()
+        };
+        Considered {
+            worker: WorkerId(worker),
+            fate,
+            terms,
+        }
+    }
+
+    fn order(shortlist: &Shortlist) -> Vec<u32> {
+        let workers = shortlist.entries.iter().map(|entry| entry.worker.0);
+        workers.collect()
+    }
+
+    #[test]
+    fn the_picked_comes_first_then_the_cheapest() {
+        let all = [
+            considered(0, Fate::Excluded(Exclusion::NotSampled), 0.0),
+            considered(1, Fate::Excluded(Exclusion::Full), 0.1),
+            considered(2, Fate::Candidate, 3.0),
+            considered(3, Fate::Candidate, 2.0),
+            considered(4, Fate::Picked, 2.5),
+        ];
+        let kept = Shortlist::of(&all);
+        assert_eq!((order(&kept), kept.left_out), (vec![4, 3, 2, 1, 0], 0));
+        assert_eq!(kept.entries[0].total(), 2.5);
+        assert_eq!(Shortlist::of(&[]), Shortlist::default());
+    }
+
+    #[test]
+    fn a_large_fleet_is_cut_to_the_cheapest_and_keeps_the_picked() {
+        let price = |id: u32| f64::from((id * 37) % 101);
+        let mut all: Vec<_> = (0..101)
+            .map(|id| considered(id, Fate::Candidate, price(id)))
+            .collect();
+        all[100].fate = Fate::Picked;
+        let kept = Shortlist::of(&all);
+        let mut cheapest: Vec<u32> = (0..100).collect();
+        cheapest.sort_by(|one, other| price(*one).total_cmp(&price(*other)));
+        cheapest.insert(0, 100);
+        cheapest.truncate(Shortlist::MOST);
+        assert_eq!((order(&kept), kept.left_out), (cheapest, 69));
+    }
+
+    #[test]
+    fn an_entry_stays_small() {
+        assert_eq!(size_of::<Entry>(), 32);
     }
 }

@@ -83,6 +83,22 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// How many there are.
+    pub const PARTS: usize = 6;
+
+    /// All of them, with their names.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, Seconds); Self::PARTS] {
+        [
+            ("net", self.net),
+            ("wait", self.wait),
+            ("own", self.own),
+            ("decode", self.decode),
+            ("external", self.external),
+            ("failure", self.failure),
+        ]
+    }
+
     /// The price: all terms together.
     #[must_use]
     pub fn total(&self) -> Seconds {

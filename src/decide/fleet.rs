@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, WorkerSpec};
 use super::booking::Booking;
-use super::considered::Considered;
+use super::considered::{Considered, Shortlist};
 use super::health::State;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
@@ -52,6 +52,8 @@ pub struct Grant {
     pub ticket: Ticket,
     /// The place booked, or why there will be none.
     pub result: Result<Choice, NoChoice>,
+    /// Whom it considered.
+    pub considered: Shortlist,
 }
 
 impl FleetState {
@@ -205,7 +207,11 @@ impl FleetState {
                 continue;
             }
             heads.extend(self.line.leave(ticket));
-            grants.push(Grant { ticket, result });
+            grants.push(Grant {
+                ticket,
+                result,
+                considered: Shortlist::of(self.roster.considered()),
+            });
         }
         grants
     }

@@ -48,7 +48,7 @@ mod worker;
 
 pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
 pub use booking::Booking;
-pub use considered::{Considered, Exclusion, Fate};
+pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};
 pub use cost::Terms;
 pub use eject::{EjectCause, EjectRule, Ejections};
 pub use fleet::{FleetState, Grant, StateChange};

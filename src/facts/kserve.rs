@@ -16,7 +16,7 @@ pub fn work_of(body: &[u8], header_length: Option<usize>) -> Length {
         .and_then(|length| body.get(..length))
         .unwrap_or(body);
     if nesting::is_too_deep(json) {
-        return Tokens(1.0);
+        return Length::Tokens(1.0);
     }
     let Ok(inputs) = sonic_rs::get(json, &["inputs"]) else {
         return Length::Tokens(1.0);
@@ -68,7 +68,7 @@ mod tests {
         let (open, close) = ("[".repeat(levels), "]".repeat(levels));
         for levels in [&open[..], &open[1..]] {
             let body = format!(r#"{{"inputs":{levels}{close}}}"#);
-            assert_eq!(work_of(body.as_bytes(), None), Tokens(1.0));
+            assert_eq!(work_of(body.as_bytes(), None), Length::Tokens(1.0));
         }
     }
 

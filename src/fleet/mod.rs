@@ -34,14 +34,20 @@ use crate::clock::{self, Clock};
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
 use crate::decide::{
-    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, State, StateChange, Ticket,
-    WorkerSpec, WorkerView,
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, Shortlist, State, StateChange,
+    Ticket, WorkerSpec, WorkerView,
 };
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
 
-/// What a place in line becomes.
-pub type Turn = Result<Lease, NoChoice>;
+/// What a choice led to.
+#[derive(Debug)]
+pub struct Turn {
+    /// The place, or why there is none.
+    pub place: Result<Lease, NoChoice>,
+    /// Who could have given one.
+    pub considered: Shortlist,
+}
 
 /// The workers as they are now.
 pub struct Fleet {
@@ -99,19 +105,17 @@ impl Fleet {
     }
 
     /// Picks a worker and books a place on it, in one step.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub fn reserve(self: &Arc<Self>, ask: &Ask, tried: &[WorkerId]) -> Turn {
         let now = self.clock.now();
         let mut core = self.core.lock();
         let Core { state, rng, .. } = &mut *core;
         let choice = state.choose(ask, tried, now, rng);
+        let considered = Shortlist::of(state.considered());
         drop(core);
-        choice.map(|choice| Lease::new(self.clone(), choice))
+        self.turn(choice, considered)
     }
 
-    /// Takes a place in line. The receiver gets a lease, or learns that nobody is left who could serve it.
+    /// Takes a place in line. The receiver gets a place, or learns that nobody is left who could serve it.
     ///
     /// # Errors
     /// When the line is full.
@@ -238,17 +242,22 @@ impl Fleet {
         result
     }
 
-    fn hand_over(self: &Arc<Self>, grants: Vec<(oneshot::Sender<Turn>, Result<Choice, NoChoice>)>) {
-        for (sender, result) in grants {
-            let turn = result.map(|choice| Lease::new(self.clone(), choice));
+    fn hand_over(self: &Arc<Self>, grants: Vec<(oneshot::Sender<Turn>, Grant)>) {
+        for (sender, grant) in grants {
+            let turn = self.turn(grant.result, grant.considered);
             // Who left meanwhile does not take it: the lease comes back and is dropped, which frees the place.
             drop(sender.send(turn));
         }
     }
+
+    fn turn(self: &Arc<Self>, choice: Result<Choice, NoChoice>, considered: Shortlist) -> Turn {
+        let place = choice.map(|choice| Lease::new(self.clone(), choice));
+        Turn { place, considered }
+    }
 }
 
 impl Core {
-    fn grants(&mut self, now: Seconds) -> Vec<(oneshot::Sender<Turn>, Result<Choice, NoChoice>)> {
+    fn grants(&mut self, now: Seconds) -> Vec<(oneshot::Sender<Turn>, Grant)> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
@@ -256,9 +265,7 @@ impl Core {
         let Core { waiting, .. } = self;
         granted
             .into_iter()
-            .filter_map(|Grant { ticket, result }| {
-                waiting.remove(&ticket).map(|sender| (sender, result))
-            })
+            .filter_map(|grant| waiting.remove(&grant.ticket).map(|sender| (sender, grant)))
             .collect()
     }
 }

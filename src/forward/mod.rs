@@ -36,7 +36,7 @@ use tries::{Repeating, Repeats, Tries};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::{Repeat, Retries, RetryOn};
-use crate::decide::{Ask, Ending, Permit, RetryRules, Tally, Verdict};
+use crate::decide::{Ask, Ending, Permit, RetryRules, Shortlist, Tally, Verdict};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
@@ -199,12 +199,15 @@ impl Forward {
         &self,
         errand: &Errand<'_>,
         tried: &[WorkerId],
-        exchange: &Exchange,
+        exchange: &mut Exchange,
     ) -> Result<Lease, Fault> {
         let total = errand.way.timeouts(errand.plan).total;
         let limit = Limit::of(total, errand.deadline);
-        let turn = queue::another_turn(&self.fleet, errand.ask, tried);
-        queue::within(limit, exchange.started(), self.clock, turn).await
+        let mut considered = Shortlist::default();
+        let turn = queue::another_turn(&self.fleet, errand.ask, tried, &mut considered);
+        let turn = queue::within(limit, exchange.started(), self.clock, turn).await;
+        exchange.considered(considered);
+        turn
     }
 }
 

@@ -16,11 +16,14 @@ use std::sync::atomic::Ordering;
 use http::{HeaderValue, Method, StatusCode, Uri};
 
 use super::Observe;
-use super::access_line::{AccessLine, push_millis};
+use super::access_line::AccessLine;
+use super::decisions::{Decision, Made};
 use super::names::{NONE, OTHER, RouteName};
 use super::request_id;
-use super::series::ModelSeries;
+use super::series::{ModelSeries, Usage};
+use super::times::Times;
 use crate::clock;
+use crate::decide::Shortlist;
 use crate::fault::{Fault, Kind};
 use crate::units::{ModelName, Seconds, WorkerId};
 
@@ -45,33 +48,13 @@ pub struct Exchange {
     series: Arc<ModelSeries>,
     worker: Option<WorkerId>,
     attempts: u32,
+    made: Made,
     times: Times,
     bytes_in: u64,
     bytes_out: u64,
     usage: Usage,
     status: Option<StatusCode>,
     end: End,
-}
-
-/// Where the time went, as far as it is known.
-#[derive(Debug, Default)]
-struct Times {
-    queue: Option<Seconds>,
-    route: Option<Seconds>,
-    /// Time spent waiting for the client's body and for connections to workers.
-    body: Seconds,
-    connect: Seconds,
-    sent: Option<Seconds>,
-    first_byte: Option<Seconds>,
-    last_token: Option<Seconds>,
-}
-
-/// Tokens as the worker reported them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Usage {
-    prompt: Option<u64>,
-    cached: Option<u64>,
-    output: Option<u64>,
 }
 
 /// How it ended.
@@ -107,6 +90,7 @@ impl Exchange {
             series,
             worker: None,
             attempts: 0,
+            made: Made::default(),
             times: Times::default(),
             bytes_in: 0,
             bytes_out: 0,
@@ -178,9 +162,15 @@ impl Exchange {
         self.times.connect += took;
     }
 
+    /// These were considered for an attempt, whether that led to one or not.
+    pub fn considered(&mut self, shortlist: Shortlist) {
+        self.made.choice(shortlist, self.age());
+    }
+
     /// An attempt begins at this worker.
     pub fn attempt(&mut self, worker: WorkerId) {
         self.attempts += 1;
+        self.made.attempt(worker);
         self.worker = Some(worker);
     }
 
@@ -191,6 +181,7 @@ impl Exchange {
 
     /// The attempt at this worker ended so: `ok`, `refused`, `reset`, …
     pub fn attempt_ended(&mut self, worker: WorkerId, outcome: &'static str) {
+        self.made.ended(worker, outcome, self.age());
         if let Some(name) = self.observe.worker_name(worker) {
             self.observe.metrics.attempts.count([name, outcome]);
         }
@@ -232,6 +223,7 @@ impl Exchange {
             self.observe.metrics.overhead.observe(own.0);
         }
         self.times.sent = Some(now);
+        self.made.sent(now - self.started);
     }
 
     /// The first byte of an answer came from a worker.
@@ -256,11 +248,7 @@ impl Exchange {
 
     /// Tokens as the worker reports them; what it does not report stays as it was.
     pub fn usage(&mut self, prompt: Option<u64>, cached: Option<u64>, output: Option<u64>) {
-        self.usage = Usage {
-            prompt: prompt.or(self.usage.prompt),
-            cached: cached.or(self.usage.cached),
-            output: output.or(self.usage.output),
-        };
+        self.usage.update(prompt, cached, output);
     }
 
     /// The answer's status, on its way to the client.
@@ -290,19 +278,7 @@ impl Exchange {
     /// request was sent to the worker.
     #[must_use]
     pub fn server_timing(&self, now: Seconds) -> HeaderValue {
-        let upstream = self.times.sent.map_or(Seconds::ZERO, |sent| now - sent);
-        let parts: [(&[u8], Seconds); 3] = [
-            (b"queue;dur=", self.times.queue.unwrap_or_default()),
-            (b", route;dur=", self.times.route.unwrap_or_default()),
-            (b", upstream;dur=", upstream),
-        ];
-        let mut text = Vec::with_capacity(64);
-        for (name, span) in parts {
-            text.extend_from_slice(name);
-            push_millis(&mut text, span);
-        }
-        HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
-            .unwrap_or_else(|_| HeaderValue::from_static(""))
+        self.times.server_timing(now)
     }
 
     /// The status that is counted, and why.
@@ -342,17 +318,43 @@ impl Exchange {
         if let Ok(series) = series {
             series.count(total, self.first_byte_after());
         }
-        self.series.prompt.inc_by(self.usage.prompt.unwrap_or(0));
-        self.series.cached.inc_by(self.usage.cached.unwrap_or(0));
-        self.series.output.inc_by(self.usage.output.unwrap_or(0));
+        self.series.count_tokens(self.usage);
+    }
+
+    fn age(&self) -> Seconds {
+        self.observe.clock.now() - self.started
     }
 
     fn first_byte_after(&self) -> Option<Seconds> {
         self.times.first_byte.map(|first| first - self.started)
     }
 
+    /// The model as it may be repeated.
+    fn told_model(&self) -> Option<&ModelName> {
+        let model = self.model.as_ref();
+        model.filter(|name| name.as_str().len() <= LONGEST_MODEL)
+    }
+
+    /// What is kept of it when it is over. Its id is copied: it may be a part of all that the client sent.
+    fn decision(&mut self, status: StatusCode, reason: &'static str, total: Seconds) -> Decision {
+        Decision {
+            id: self.id.to_str().unwrap_or_default().into(),
+            arrived: self.arrived,
+            route: self.route.take(),
+            model: self.told_model().cloned(),
+            worker: self.worker,
+            status,
+            reason,
+            attempts: self.attempts,
+            queue: self.times.queue,
+            choosing: self.times.route,
+            first_byte: self.first_byte_after(),
+            total,
+            choices: std::mem::take(&mut self.made).into_choices(),
+        }
+    }
+
     fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
-        let model = self.model.as_ref().map(ModelName::as_str);
         let line = AccessLine {
             time: &clock::rfc3339(self.arrived),
             id: self.id.to_str().unwrap_or_default(),
@@ -361,7 +363,7 @@ impl Exchange {
             route: self.route.as_ref().map(RouteName::as_str),
             method: self.method.as_str(),
             path: &self.path,
-            model: model.filter(|name| name.len() <= LONGEST_MODEL),
+            model: self.told_model().map(ModelName::as_str),
             worker: self.worker_name(),
             attempts: self.attempts,
             status: status.as_u16(),
@@ -383,11 +385,13 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let (status, reason) = self.outcome();
-        let total = self.observe.clock.now() - self.started;
+        let total = self.age();
         self.count(status, reason, total);
         if self.observe.log.is_on() {
             self.log(status, reason, total);
         }
+        let decision = self.decision(status, reason, total);
+        self.observe.decisions.keep(decision);
         self.observe.live.fetch_sub(1, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! What is seen from outside of a running proxy: metrics and the access log.
+//! What is seen from outside of a running proxy: metrics, the access log, and why requests went where they went.
 //!
 //! The rest of the house does not count. It tells one [`Exchange`] what happens to its request, and that counts and
 //! logs once, when it is dropped; whether a request ends well, in a refusal, in a panic or because its client left, its
@@ -7,11 +7,13 @@
 
 mod access_line;
 mod access_log;
+pub mod decisions;
 mod exchange;
 mod metrics;
 pub mod names;
 mod request_id;
 mod series;
+mod times;
 
 use std::io;
 use std::sync::Arc;
@@ -27,12 +29,15 @@ use crate::clock::Clock;
 use crate::config::plan::LogPlan;
 use crate::units::{ModelName, WorkerId};
 use access_log::AccessLog;
+use decisions::Decisions;
 
-/// The metrics and the access log of one proxy.
+/// The metrics, the access log and the last decisions of one proxy.
 #[derive(Debug)]
 pub struct Observe {
     /// The counters.
     pub metrics: Metrics,
+    /// What was decided for the last requests.
+    pub decisions: Decisions,
     log: AccessLog,
     clock: Clock,
     /// Names by [`WorkerId`].
@@ -55,6 +60,7 @@ impl Observe {
         let log = AccessLog::open(&log.access, metrics.log_dropped.clone())?;
         Ok(Observe {
             metrics,
+            decisions: Decisions::default(),
             log,
             clock,
             workers: workers.to_vec(),
@@ -96,7 +102,9 @@ impl Observe {
         self.log.flush();
     }
 
-    fn worker_name(&self, worker: WorkerId) -> Option<&str> {
+    /// The name of a worker.
+    #[must_use]
+    pub fn worker_name(&self, worker: WorkerId) -> Option<&str> {
         self.workers.get(worker.index()).map(|name| &**name)
     }
 }

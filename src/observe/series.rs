@@ -33,11 +33,19 @@ pub(super) struct ModelSeries {
     pub(super) label: ModelName,
     pub(super) first_token: Histogram,
     pub(super) inter_token: Histogram,
-    pub(super) prompt: IntCounter,
-    pub(super) cached: IntCounter,
-    pub(super) output: IntCounter,
+    prompt: IntCounter,
+    cached: IntCounter,
+    output: IntCounter,
     /// By route: as many as the configuration has.
     good: RwLock<Vec<(RouteName, Arc<EndSeries>)>>,
+}
+
+/// Tokens as the worker reported them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    pub prompt: Option<u64>,
+    pub cached: Option<u64>,
+    pub output: Option<u64>,
 }
 
 /// What requests feed that end alike.
@@ -123,6 +131,22 @@ impl ModelSeries {
         // Two that come first at once leave two entries of the same series, which does no harm.
         self.good.write().push((route.clone(), Arc::clone(&series)));
         Ok(series)
+    }
+
+    /// Counts the tokens of one request.
+    pub(super) fn count_tokens(&self, usage: Usage) {
+        self.prompt.inc_by(usage.prompt.unwrap_or(0));
+        self.cached.inc_by(usage.cached.unwrap_or(0));
+        self.output.inc_by(usage.output.unwrap_or(0));
+    }
+}
+
+impl Usage {
+    /// Takes over what is reported now; what is not stays as it was.
+    pub(super) fn update(&mut self, prompt: Option<u64>, cached: Option<u64>, output: Option<u64>) {
+        self.prompt = prompt.or(self.prompt);
+        self.cached = cached.or(self.cached);
+        self.output = output.or(self.output);
     }
 }
 

@@ -1,0 +1,151 @@
+//! `GET /api/requests/ID`: why a request went where it went.
+//!
+//! `ID` is what the answer's `x-request-id` said; of several requests with one id the newest is shown. The keys:
+//!
+//! | key | what |
+//! |---|---|
+//! | `id`, `time` | the request, and when it came |
+//! | `route`, `model` | what it was matched to, what it asked for |
+//! | `worker`, `status`, `reason`, `attempts` | how it ended, as the access log says it |
+//! | `queue_s`, `route_s` | the wait in line and the choosing before the first attempt |
+//! | `first_byte_s`, `total_s` | when the first byte came from a worker, and when it ended |
+//! | `choices` | every choice: the first attempt's, each retry's, also one that found nobody |
+//!
+//! and of each choice:
+//!
+//! | key | what |
+//! |---|---|
+//! | `chosen_s` | when |
+//! | `worker`, `sent_s`, `outcome`, `ended_s` | the attempt that it led to; none when nobody was picked |
+//! | `candidates` | who serves the model and is allowed: the picked one, then the cheapest |
+//! | `left_out` | how many more of them are not shown |
+//!
+//! and of each candidate its `worker`, its `fate` (`picked`, `candidate`, or the reason why it was left out), and, unless
+//! a large fleet was sampled and it was not drawn, its price: `total_s` and in `terms_s` what that consists of (`net`,
+//! `wait`, `own`, `decode`, `external`, `failure`). All in seconds, the moments counted from when the head had been read.
+//! What is not known is missing.
+
+use serde::{Serialize, Serializer};
+
+use crate::clock;
+use crate::decide::{Entry, Terms};
+use crate::observe::Observe;
+use crate::observe::decisions::{ChoiceMade, Decision};
+use crate::observe::names::RouteName;
+use crate::units::{ModelName, Seconds};
+
+/// As JSON, its workers by name.
+pub(super) fn to_json(decision: &Decision, observe: &Observe) -> sonic_rs::Result<String> {
+    let seconds = |span: Option<Seconds>| span.map(|span| span.0);
+    sonic_rs::to_string(&Shown {
+        id: &decision.id,
+        time: clock::rfc3339(decision.arrived),
+        route: decision.route.as_ref().map(RouteName::as_str),
+        model: decision.model.as_ref().map(ModelName::as_str),
+        worker: decision.worker.and_then(|id| observe.worker_name(id)),
+        status: decision.status.as_u16(),
+        reason: decision.reason,
+        attempts: decision.attempts,
+        queue_s: seconds(decision.queue),
+        route_s: seconds(decision.choosing),
+        first_byte_s: seconds(decision.first_byte),
+        total_s: decision.total.0,
+        choices: decision
+            .choices
+            .iter()
+            .map(|choice| Choice::of(choice, observe))
+            .collect(),
+    })
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: &'a str,
+    time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<&'a str>,
+    status: u16,
+    reason: &'static str,
+    attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_byte_s: Option<f64>,
+    total_s: f64,
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    chosen_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_s: Option<f64>,
+    candidates: Vec<Candidate<'a>>,
+    left_out: usize,
+}
+
+#[derive(Serialize)]
+struct Candidate<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<&'a str>,
+    fate: &'static str,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    price: Option<Price>,
+}
+
+#[derive(Serialize)]
+struct Price {
+    total_s: f32,
+    #[serde(serialize_with = "by_name")]
+    terms_s: [f32; Terms::PARTS],
+}
+
+impl<'a> Choice<'a> {
+    fn of(made: &ChoiceMade, observe: &'a Observe) -> Self {
+        Choice {
+            chosen_s: made.at.0,
+            worker: made.worker.and_then(|id| observe.worker_name(id)),
+            sent_s: made.sent.map(|at| at.0),
+            outcome: made.ended.map(|(outcome, _)| outcome),
+            ended_s: made.ended.map(|(_, at)| at.0),
+            candidates: made
+                .considered
+                .entries
+                .iter()
+                .map(|entry| Candidate::of(entry, observe))
+                .collect(),
+            left_out: made.considered.left_out,
+        }
+    }
+}
+
+impl<'a> Candidate<'a> {
+    fn of(entry: &Entry, observe: &'a Observe) -> Self {
+        let price = Price {
+            total_s: entry.total(),
+            terms_s: entry.seconds,
+        };
+        Candidate {
+            worker: observe.worker_name(entry.worker),
+            fate: entry.fate.label(),
+            price: entry.is_priced().then_some(price),
+        }
+    }
+}
+
+fn by_name<S: Serializer>(seconds: &[f32; Terms::PARTS], to: S) -> Result<S::Ok, S::Error> {
+    let names = Terms::default().parts().map(|(name, _)| name);
+    to.collect_map(names.iter().zip(seconds))
+}
