@@ -118,6 +118,7 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         .map_err(|error| StartError(format!("the access log can't be opened: {error}")))?;
     let observe = Arc::new(observe);
     let fleet = Fleet::new(&plan, clock, rand::random());
+    fleet.recall_speeds(&plan);
     let pool = |worker: &config::plan::WorkerPlan| {
         let addresses = Arc::new(Addresses::of(&worker.origin));
         Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))

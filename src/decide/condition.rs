@@ -229,6 +229,7 @@ mod tests {
             fall: 2,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         })
     }
 

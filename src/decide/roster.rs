@@ -5,11 +5,13 @@
 
 mod considering;
 mod eligible;
+mod testing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
 use super::booking::{Booking, Order};
+use super::calibration::Asked;
 use super::considered::Considered;
 use super::cost::Size;
 use super::health::State;
@@ -56,6 +58,8 @@ struct Model {
     last: Option<WorkerId>,
     /// The requests that each of `workers` is owed by its weight, at most one either way.
     owed: Vec<f64>,
+    /// What clients last wanted of it.
+    asked: Option<Asked>,
 }
 
 impl Roster {
@@ -126,6 +130,7 @@ impl Roster {
     ) -> Result<Choice, NoChoice> {
         self.considered.clear();
         let row = self.row(ask).ok_or_else(|| self.unknown(ask))?;
+        self.note_asked(row, ask, now);
         let size = self.size(ask, row);
         self.filter(ask, row, tried);
         self.sample(rng);
@@ -146,6 +151,7 @@ impl Roster {
             max_tokens: ask.max_tokens,
             streamed: ask.streamed,
             wait: terms.wait,
+            is_test: false,
         };
         Ok(Choice {
             worker,
@@ -164,13 +170,14 @@ impl Roster {
     ) -> Option<State> {
         if let Outcome::Answered { output_tokens, .. } = outcome
             && booking.work() == Work::Generate
+            && !booking.is_test
             && let Some(output) = believable(output_tokens)
         {
             let outputs = &mut self.models[booking.model()].outputs;
             outputs.add(booking.max_tokens, output);
             self.traffic.answered(output);
         }
-        if matches!(outcome, Outcome::Failed | Outcome::Refused) {
+        if matches!(outcome, Outcome::Failed | Outcome::Refused) && !booking.is_test {
             self.traffic.lost(now - booking.sent);
         }
         let id = booking.worker();
@@ -313,6 +320,7 @@ fn models(workers: &[Worker]) -> Vec<Model> {
         workers,
         outputs: Outputs::new(),
         last: None,
+        asked: None,
     };
     serving.into_iter().map(row).collect()
 }
@@ -336,6 +344,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         let specs = vec![
             spec("a", &["small"]),
@@ -514,6 +523,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         Roster::new(speeds.iter().map(spec).collect(), policy.into())
     }

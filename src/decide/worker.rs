@@ -5,9 +5,12 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
+mod measured;
+
 use super::ask::{Outcome, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::booking::{Booking, FirstByte, Order};
+use super::calibration::Calibration;
 use super::condition::Condition;
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
@@ -36,6 +39,7 @@ pub(super) struct Worker {
     meter: DecodeMeter,
     /// The company on its machine when the decode sample under way began.
     sampled: Mark,
+    calibration: Calibration,
     record: Record,
 }
 
@@ -63,6 +67,7 @@ impl Worker {
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
             sampled: Mark::default(),
+            calibration: Calibration::default(),
             record: Record::default(),
             spec,
         }
@@ -152,6 +157,7 @@ impl Worker {
             size: order.size,
             max_tokens: order.max_tokens,
             streamed: order.streamed,
+            is_test: order.is_test,
             sent: now,
             wait: order.wait,
             sharing_seconds: self.meter.sharing_seconds(now),
@@ -168,7 +174,11 @@ impl Worker {
             self.meter.enter(now);
         }
         self.inflight += 1;
-        self.record.picks += 1;
+        if order.is_test {
+            self.calibration.begin(now);
+        } else {
+            self.record.picks += 1;
+        }
         booking
     }
 
@@ -238,6 +248,8 @@ impl Worker {
         now: Seconds,
     ) -> Option<EjectCause> {
         match outcome {
+            Outcome::Rejected if booking.is_test => self.calibration.refused(booking.model, now),
+            _ if booking.is_test => {}
             Outcome::Answered { .. } => self.record.answered += 1,
             Outcome::Failed => self.record.failed += 1,
             Outcome::Refused
@@ -299,25 +311,6 @@ impl Worker {
             self.backlog.clear();
             self.meter = DecodeMeter::default();
         }
-    }
-
-    /// Whether the counters agree with each other.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.backlog.check()?;
-        let (held, cap) = (self.inflight, self.spec.cap);
-        let (queued, generating) = (self.backlog.len(), self.backlog.generating());
-        let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
-        let within = held <= cap
-            && queued + streams <= held
-            && generating + streams <= sharing
-            && sharing <= held;
-        if within {
-            return Ok(());
-        }
-        Err(format!(
-            "{}: cap {cap}, held {held}, queued {queued} ({generating} generating), streams {streams}, sharing {sharing}",
-            self.spec.name
-        ))
     }
 
     fn is_current(&self, booking: &Booking) -> bool {
@@ -413,6 +406,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         Worker::new(WorkerId(0), spec)
     }
@@ -425,6 +419,7 @@ mod tests {
             max_tokens: None,
             streamed,
             wait: Seconds::ZERO,
+            is_test: false,
         }
     }
 

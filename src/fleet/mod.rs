@@ -7,9 +7,12 @@
 //! Places are handed over after the lock is released: a lease that nobody takes any more returns at once, and returning
 //! takes the lock again.
 
+mod calibrate;
 mod dialect;
 mod lease;
 mod probe;
+mod saved;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +21,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+pub use calibrate::Calibrator;
 pub use dialect::authorization;
 pub use lease::Lease;
 pub use probe::watch;
+pub use saved::keep_speeds;
+
+use calibrate::Booked;
 
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
 use crate::decide::{
-    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, StateChange, Ticket, WorkerSpec,
-    WorkerView,
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, StateChange, Test, Ticket,
+    WorkerSpec, WorkerView,
 };
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -40,6 +47,8 @@ pub struct Fleet {
     clock: Clock,
     core: Mutex<Core>,
     pulses: Vec<Pulse>,
+    /// Held by whoever writes the file of speeds.
+    saving: Mutex<()>,
 }
 
 struct Core {
@@ -78,6 +87,7 @@ impl Fleet {
             clock,
             core: Mutex::new(core),
             pulses,
+            saving: Mutex::default(),
         })
     }
 
@@ -169,6 +179,18 @@ impl Fleet {
         changes.iter().for_each(report);
     }
 
+    /// Books the test requests that are due, to be sent now.
+    fn begin_tests(self: &Arc<Self>) -> Vec<Booked> {
+        let booked = |test: Test| Booked {
+            lease: Lease::new(self.clone(), test.choice),
+            model: test.model,
+            work: test.work,
+            prompt: test.prompt,
+        };
+        let due = self.change(|core, now| core.state.begin_tests(now));
+        due.into_iter().map(booked).collect()
+    }
+
     /// When bytes of an answer last came from a worker.
     #[must_use]
     #[expect(
@@ -258,5 +280,6 @@ fn spec(plan: &WorkerPlan) -> WorkerSpec {
         fall: plan.probe.fall,
         machine: plan.machine.clone(),
         eject: plan.eject,
+        tests: trial::tests(plan),
     }
 }

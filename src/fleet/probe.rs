@@ -88,7 +88,8 @@ fn unless_mute(
     }
 }
 
-fn headers(plan: &WorkerPlan) -> HeaderMap {
+/// What every request of our own to a worker carries.
+pub(super) fn headers(plan: &WorkerPlan) -> HeaderMap {
     let mut headers: HeaderMap = plan.headers.iter().cloned().collect();
     if let Ok(host) = plan.origin.authority.parse() {
         headers.insert(HOST, host);

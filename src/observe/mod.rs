@@ -12,6 +12,7 @@ mod metrics;
 pub mod names;
 mod request_id;
 mod series;
+mod tested;
 
 use std::io;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use http::{HeaderValue, Method, Uri};
 pub use exchange::Exchange;
 pub use metrics::{Metrics, WorkerGauges};
 pub use names::RouteName;
+pub use tested::Tested;
 
 use crate::clock::Clock;
 use crate::config::plan::LogPlan;
