@@ -47,6 +47,7 @@ impl Bench {
             fall: 3,
             machine: None,
             eject: EjectRule::default(),
+            tests: forebay::decide::Tests::Off,
         };
         let mut bench = Bench {
             fleet: FleetState::new((0..workers).map(spec).collect(), Policy::LeastTime),

@@ -113,6 +113,7 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         .map(|worker| worker.name.clone())
         .collect();
     let fleet = Fleet::new(&plan, clock, rand::random());
+    fleet.recall_speeds(&plan);
     let observe = Observe::new(clock, &plan.log, &names, fleet.catalogue().served())
         .map_err(|error| StartError(format!("the access log can't be opened: {error}")))?;
     let observe = Arc::new(observe);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::booking::Booking;
+use super::calibration::Tests;
 use super::cost::Terms;
 use super::eject::EjectRule;
 use super::pick::Policy;
@@ -37,6 +38,8 @@ pub struct WorkerSpec {
     pub machine: Option<Arc<str>>,
     /// When errors of its requests eject it.
     pub eject: EjectRule,
+    /// What it may be tested with while clients are silent.
+    pub tests: Tests,
 }
 
 /// What an engine says of itself that bounds its work; what is `None` it does not say.

@@ -18,6 +18,8 @@ pub struct Booking {
     /// The client's bound on its answer.
     pub(super) max_tokens: Option<u32>,
     pub(super) streamed: bool,
+    /// It measures, and serves no client.
+    pub(super) is_test: bool,
     pub(super) sent: Seconds,
     pub(super) wait: Seconds,
     /// Request-seconds on its worker when it was sent.
@@ -117,4 +119,6 @@ pub(super) struct Order {
     pub streamed: bool,
     /// The wait expected here.
     pub wait: Seconds,
+    /// Whether it measures, and serves no client.
+    pub is_test: bool,
 }

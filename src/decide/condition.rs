@@ -228,6 +228,7 @@ mod tests {
             fall: 2,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         })
     }
 

@@ -176,6 +176,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         let mut worker = Worker::new(WorkerId(0), spec);
         worker.connected(Seconds(0.02));
@@ -187,6 +188,7 @@ mod tests {
                 max_tokens: None,
                 streamed: true,
                 wait: Seconds::ZERO,
+                is_test: false,
             };
             let _held = worker.book(order, &mut Machine::default(), Seconds(1.0));
         }
@@ -229,6 +231,7 @@ mod tests {
                     max_tokens: None,
                     streamed: true,
                     wait: Seconds::ZERO,
+                    is_test: false,
                 };
                 let mut held = worker.book(order, &mut machine, Seconds(1.0));
                 if number < begun {

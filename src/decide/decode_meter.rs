@@ -15,6 +15,8 @@ use crate::units::Seconds;
 
 /// A sample spans at least this much time with a stream running.
 const SPAN: f64 = 0.1;
+/// or, when nothing streams any more, this much and two tokens: test requests have no more, and their streams are alone.
+const SHORT_SPAN: f64 = 0.01;
 
 /// Counts requests that generate, and their tokens until a sample is due.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +85,8 @@ impl DecodeMeter {
         self.sharing_seconds
     }
 
-    /// Tokens passed. A sample is due once it spans enough time and, on average, every stream has had a token.
+    /// Tokens passed. A sample is due once it spans enough time and, on average, every stream has had a token; or once
+    /// the last stream has ended.
     pub(super) fn passed(&mut self, tokens: f64, now: Seconds) -> Option<Pace> {
         self.advance(now);
         let sample = &mut self.sample;
@@ -91,7 +94,9 @@ impl DecodeMeter {
             return None;
         }
         sample.tokens += tokens;
-        if sample.active < SPAN || sample.tokens < sample.stream_seconds / sample.active {
+        let is_over = self.streams == 0 && sample.active >= SHORT_SPAN && sample.tokens >= 2.0;
+        let is_long = sample.active >= SPAN;
+        if !(is_long || is_over) || sample.tokens < sample.stream_seconds / sample.active {
             return None;
         }
         let pace = Pace {

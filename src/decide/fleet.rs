@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, WorkerSpec};
 use super::booking::Booking;
+use super::calibration::{Test, Tests};
 use super::considered::{Considered, Shortlist};
 use super::health::State;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
+use super::speed::SavedSpeeds;
 use super::view::WorkerView;
 
 use crate::rng::Rng;
@@ -143,6 +145,13 @@ impl FleetState {
         self.roster.serves(worker, models);
     }
 
+    /// What a worker may be tested with, now that its engine is known.
+    pub fn test_with(&mut self, worker: WorkerId, tests: Tests) {
+        if let Some(worker) = self.roster.worker_mut(worker) {
+            worker.test_with(tests);
+        }
+    }
+
     /// An engine says what bounds its work. Call [`grants`](Self::grants) next.
     pub fn told(&mut self, worker: WorkerId, told: Told) {
         if let Some(worker) = self.roster.worker_mut(worker) {
@@ -171,6 +180,22 @@ impl FleetState {
         let left = probed.condition().state();
         probed.probe(verdict, machine, now);
         self.change(worker, left)
+    }
+
+    /// Books a test on every worker that is due for one: to be sent there at once. Called several times a second.
+    pub fn begin_tests(&mut self, now: Seconds) -> Vec<Test> {
+        self.roster.begin_tests(now)
+    }
+
+    /// What a worker has shown of its speed, to be kept for the next process.
+    #[must_use]
+    pub fn saved(&self, worker: WorkerId) -> Option<SavedSpeeds> {
+        self.roster.saved(worker)
+    }
+
+    /// Takes in what a worker had shown to an earlier process. False, and nothing has changed, when it can't have.
+    pub fn recall(&mut self, worker: WorkerId, saved: &SavedSpeeds) -> bool {
+        self.roster.recall(worker, saved)
     }
 
     /// Waits for a slot, after [`NoChoice::Busy`]; workers already tried are not waited for.
@@ -279,6 +304,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         FleetState::new(vec![spec("a"), spec("b")], Policy::RoundRobin)
     }

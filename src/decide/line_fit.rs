@@ -19,6 +19,8 @@
 //! A falling line becomes flat and one that starts below zero goes through the origin, so beyond the sizes seen it errs
 //! between "size doesn't matter" and "only size matters", never wilder.
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::Seconds;
 
 /// A sample this many times above or below the line means that the machine has changed.
@@ -31,6 +33,12 @@ const BUNCH: f64 = 1.0 / 3.0;
 const LEAST: f64 = 1e-6;
 /// Below this share of spread in size, a slope would be rounding noise.
 const LEAST_SPREAD: f64 = 1e-9;
+/// A saved line with less weight is none: a line keeps at least about a sample.
+const LEAST_WEIGHT: f64 = 0.5;
+/// A saved sum above this is none: 20 prompts of a hundred million tokens, squared.
+const MOST_SUM: f64 = 1e18;
+/// Saved samples above this are not believed.
+const MOST_SAMPLES: u64 = 1 << 52;
 
 /// Seconds as a linear function of size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,6 +64,18 @@ impl Line {
             slope: self.slope / speed,
         }
     }
+}
+
+/// What a line was learned from, as it is kept between two processes: the five sums of least squares.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LineSums {
+    weight: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+    samples: u64,
 }
 
 /// Learns a [`Line`] from samples.
@@ -124,6 +144,62 @@ impl LineFit {
     /// How many samples it was learned from; the prior counts for none.
     pub(super) fn samples(&self) -> u64 {
         self.samples
+    }
+
+    /// What it was learned from. A bunch under way counts as it is.
+    pub(super) fn sums(&self) -> LineSums {
+        let Sums {
+            weight,
+            x,
+            y,
+            xx,
+            xy,
+        } = self.sums;
+        LineSums {
+            weight,
+            x,
+            y,
+            xx,
+            xy,
+            samples: self.samples,
+        }
+    }
+
+    /// Goes on from what was learned elsewhere. `None` when it is not what a line is learned from: a number that is
+    /// negative or not finite, no weight, or sums that give no time above zero. More weight than a line of this memory
+    /// can have is scaled down, so that no file makes a belief that new samples can't move.
+    pub(super) fn recalling(&self, saved: LineSums) -> Option<LineFit> {
+        let LineSums {
+            weight,
+            x,
+            y,
+            xx,
+            xy,
+            samples,
+        } = saved;
+        let possible = |sum: &f64| (0.0..=MOST_SUM).contains(sum);
+        let all_are = [weight, x, y, xx, xy].iter().all(possible);
+        if !all_are || weight < LEAST_WEIGHT {
+            return None;
+        }
+        let most = 1.0 / (1.0 - self.keep);
+        let sums = Sums {
+            weight,
+            x,
+            y,
+            xx,
+            xy,
+        };
+        let sums = sums.faded((most / weight).min(1.0));
+        let line = sums.line();
+        let time = line.at(1.0).0;
+        (time.is_finite() && time > 0.0).then(|| LineFit {
+            keep: self.keep,
+            sums,
+            line,
+            bunch: Bunch::default(),
+            samples: samples.min(MOST_SAMPLES),
+        })
     }
 
     /// Takes in one sample.

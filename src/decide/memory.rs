@@ -83,6 +83,7 @@ fn needed(size: Size) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::ask::{Ask, Choice, Outcome, Told, WorkerSpec};
+    use super::super::calibration::Tests;
     use super::super::eject::EjectRule;
     use super::super::fleet::FleetState;
     use super::super::pick::Policy;
@@ -102,6 +103,7 @@ mod tests {
             rise: 1,
             fall: 1,
             machine: None,
+            tests: Tests::Off,
             eject: EjectRule::default(),
         };
         let mut fleet = FleetState::new(vec![spec("a"), spec("b")], Policy::LeastTime);

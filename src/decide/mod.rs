@@ -13,6 +13,7 @@
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
+//! - `calibration` says who is due for a test request, because nobody has used it for a while;
 //! - `queue` holds those for whom no slot is free; `retry` says who is sent again.
 //!
 //! Guaranteed: the same events with the same seed give the same choices, bit for bit (no hash order decides anything);
@@ -21,6 +22,7 @@
 mod ask;
 mod backlog;
 mod booking;
+mod calibration;
 mod condition;
 mod considered;
 mod cost;
@@ -48,14 +50,16 @@ mod worker;
 
 pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
 pub use booking::Booking;
+pub use calibration::{TEST_OUTPUT, Test, Tests};
 pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};
 pub use cost::Terms;
 pub use eject::{EjectCause, EjectRule, Ejections};
 pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;
-pub use line_fit::Line;
+pub use line_fit::{Line, LineSums};
 pub use pick::Policy;
 pub use queue::{LineFull, MOST_WAITING, Ticket};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
+pub use speed::SavedSpeeds;
 pub use standing::AllDown;
 pub use view::{Learned, WorkerView};

@@ -10,6 +10,7 @@
 mod considering;
 mod eligible;
 mod models;
+mod testing;
 
 use std::collections::BTreeMap;
 
@@ -132,6 +133,7 @@ impl Roster {
     ) -> Result<Choice, NoChoice> {
         self.considered.clear();
         let row = self.row(ask).ok_or_else(|| self.unknown(ask))?;
+        self.note_asked(row, ask, now);
         let size = self.size(ask, row);
         self.filter(ask, row, tried);
         self.sample(rng);
@@ -152,6 +154,7 @@ impl Roster {
             max_tokens: ask.max_tokens,
             streamed: ask.streamed,
             wait: terms.wait,
+            is_test: false,
         };
         Ok(Choice {
             worker,
@@ -178,13 +181,14 @@ impl Roster {
         }
         if let Outcome::Answered { output_tokens, .. } = outcome
             && booking.work() == Work::Generate
+            && !booking.is_test
             && let Some(output) = believable(output_tokens)
         {
             let outputs = &mut self.models[booking.model()].outputs;
             outputs.add(booking.max_tokens, output);
             self.traffic.answered(output);
         }
-        if matches!(outcome, Outcome::Failed | Outcome::Refused) {
+        if matches!(outcome, Outcome::Failed | Outcome::Refused) && !booking.is_test {
             self.traffic.lost(now - booking.sent);
         }
         let id = booking.worker();
@@ -337,6 +341,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         let specs = vec![
             spec("a", &["small"]),
@@ -515,6 +520,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         Roster::new(speeds.iter().map(spec).collect(), policy.into())
     }

@@ -18,12 +18,13 @@
 //! on a worker with no other answers tau is then never learned, and that the rest is negative on one faster than the
 //! prior, which stayed expensive for ever. Done now as above.
 //!
-//! Known limit: what is believed of a worker changes only while it is used. `pick` tries one again that few requests
-//! have shown slow; one that many have, and that has become faster since, stays unused until there are calibration
-//! requests.
+//! What is believed of a worker changes only while it is used. `pick` tries one again that few requests have shown slow;
+//! one that many have, and that has become faster since, is found by tests (`calibration.rs`).
 
 use super::ask::Work;
-use super::line_fit::{Line, LineFit, Sample};
+use serde::{Deserialize, Serialize};
+
+use super::line_fit::{Line, LineFit, LineSums, Sample};
 use crate::units::Seconds;
 
 /// The prior for generating: a mid-sized model on a recent card.
@@ -49,6 +50,8 @@ const DECODE_SIZES: [f64; 2] = [1.0, 16.0];
 const PREFILL_KEEP: f64 = 0.95;
 /// Likewise for decode, which is sampled several times a second.
 const DECODE_KEEP: f64 = 0.97;
+/// A saved round trip above this is none, in seconds.
+const LONGEST_ROUND_TRIP: f64 = 60.0;
 
 /// The learned lines of one worker.
 #[derive(Clone, Debug)]
@@ -56,6 +59,24 @@ pub(super) struct Speeds {
     generate: LineFit,
     embed: LineFit,
     decode: LineFit,
+}
+
+/// What one worker has shown of its speed, as it is kept between two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedSpeeds {
+    generate: LineSums,
+    embed: LineSums,
+    decode: LineSums,
+    /// Seconds; absent when none was measured.
+    round_trip: Option<f64>,
+}
+
+impl SavedSpeeds {
+    /// The smoothed round trip.
+    pub(super) fn round_trip(&self) -> Option<Seconds> {
+        self.round_trip.map(Seconds)
+    }
 }
 
 /// What is known of an answer that came in one piece.
@@ -83,6 +104,27 @@ impl Speeds {
             embed: prefill(EMBED),
             decode: LineFit::believing(DECODE.faster(speed), DECODE_SIZES, DECODE_KEEP),
         }
+    }
+
+    /// What is kept of these lines.
+    pub(super) fn saved(&self, round_trip: Option<Seconds>) -> SavedSpeeds {
+        SavedSpeeds {
+            generate: self.generate.sums(),
+            embed: self.embed.sums(),
+            decode: self.decode.sums(),
+            round_trip: round_trip.map(|span| span.0),
+        }
+    }
+
+    /// These lines with what was kept; `None` when some of it is not what lines are learned from.
+    pub(super) fn recalling(&self, saved: &SavedSpeeds) -> Option<Speeds> {
+        let possible = |span: f64| (0.0..=LONGEST_ROUND_TRIP).contains(&span);
+        saved.round_trip.is_none_or(possible).then_some(())?;
+        Some(Speeds {
+            generate: self.generate.recalling(saved.generate)?,
+            embed: self.embed.recalling(saved.embed)?,
+            decode: self.decode.recalling(saved.decode)?,
+        })
     }
 
     /// The prefill line of a kind of work.

@@ -86,6 +86,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         Worker::new(WorkerId(0), spec)
     }

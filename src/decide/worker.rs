@@ -5,9 +5,12 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
+mod measured;
+
 use super::ask::{Outcome, Told, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::booking::{Booking, FirstByte, Order, Record};
+use super::calibration::Calibration;
 use super::condition::Condition;
 use super::cost::Size;
 use super::decode_meter::DecodeMeter;
@@ -40,6 +43,7 @@ pub(super) struct Worker {
     meter: DecodeMeter,
     /// The company on its machine when the decode sample under way began.
     sampled: Mark,
+    calibration: Calibration,
     record: Record,
 }
 
@@ -56,6 +60,7 @@ impl Worker {
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
             sampled: Mark::default(),
+            calibration: Calibration::default(),
             record: Record::default(),
             told: Told::default(),
             memory: Memory::default(),
@@ -152,6 +157,7 @@ impl Worker {
             size: order.size,
             max_tokens: order.max_tokens,
             streamed: order.streamed,
+            is_test: order.is_test,
             sent: now,
             wait: order.wait,
             sharing_seconds: self.meter.sharing_seconds(now),
@@ -169,7 +175,11 @@ impl Worker {
             self.memory.enter(order.size);
         }
         self.inflight += 1;
-        self.record.picks += 1;
+        if order.is_test {
+            self.calibration.begin(now);
+        } else {
+            self.record.picks += 1;
+        }
         booking
     }
 
@@ -238,7 +248,11 @@ impl Worker {
         machine: &mut Machine,
         now: Seconds,
     ) -> Option<EjectCause> {
-        self.record.ended(outcome);
+        match outcome {
+            Outcome::Rejected if booking.is_test => self.calibration.refused(booking.model, now),
+            _ if booking.is_test => {}
+            outcome => self.record.ended(outcome),
+        }
         if !self.is_current(&booking) {
             return None;
         }
@@ -293,27 +307,6 @@ impl Worker {
             self.meter = DecodeMeter::default();
             self.memory = Memory::default();
         }
-    }
-
-    /// Whether the counters agree with each other.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.backlog.check()?;
-        let (held, cap) = (self.inflight, self.cap());
-        let (queued, generating) = (self.backlog.len(), self.backlog.generating());
-        let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
-        self.memory.check(sharing)?;
-        // Slots that an engine tells may become fewer than the requests that run.
-        let within = (held <= cap || self.told.slots.is_some())
-            && queued + streams <= held
-            && generating + streams <= sharing
-            && sharing <= held;
-        if within {
-            return Ok(());
-        }
-        Err(format!(
-            "{}: cap {cap}, held {held}, queued {queued} ({generating} generating), streams {streams}, sharing {sharing}",
-            self.spec.name
-        ))
     }
 
     fn is_current(&self, booking: &Booking) -> bool {
@@ -405,6 +398,7 @@ mod tests {
             fall: 1,
             machine: None,
             eject: EjectRule::default(),
+            tests: crate::decide::Tests::Off,
         };
         Worker::new(WorkerId(0), spec)
     }
@@ -417,6 +411,7 @@ mod tests {
             max_tokens: None,
             streamed,
             wait: Seconds::ZERO,
+            is_test: false,
         }
     }
 

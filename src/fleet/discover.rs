@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use super::catalogue::{self, Catalogue};
 use super::dialect::detect::{Detection, TELLTALES};
 use super::dialect::report;
-use super::{Core, Fleet, dialect};
+use super::{Core, Fleet, dialect, trial};
 use crate::clock;
-use crate::config::plan::{Engine, Models, WorkerPlan};
+use crate::config::plan::{Engine, Models, TestPlan, WorkerPlan};
 use crate::decide::Told;
 use crate::units::{Bytes, ModelName, Seconds, WorkerId};
 use crate::upstream::{Loss, Question, Reply, Upstream};
@@ -151,7 +151,8 @@ impl Inquirer {
     }
 }
 
-fn headers(plan: &WorkerPlan) -> HeaderMap {
+/// What every request of our own to a worker carries.
+pub(super) fn headers(plan: &WorkerPlan) -> HeaderMap {
     let mut headers: HeaderMap = plan.headers.iter().cloned().collect();
     if let Ok(host) = plan.origin.authority.parse() {
         headers.insert(HOST, host);
@@ -169,6 +170,8 @@ pub(super) struct Profile {
     typed: Models,
     /// Whether the operator says how much it is given at a time.
     cap_is_typed: bool,
+    /// What the configuration says of test requests.
+    test: TestPlan,
     /// What it is.
     engine: Option<Engine>,
     /// What it lists.
@@ -181,6 +184,7 @@ impl Profile {
         Profile {
             typed: plan.models.clone(),
             cap_is_typed: plan.max_inflight.is_some(),
+            test: plan.test.clone(),
             engine: plan.engine,
             models: Vec::new(),
         }
@@ -207,8 +211,13 @@ impl Fleet {
     /// A worker turned out to be this. Returns whether that is news.
     pub(super) fn found(&self, worker: WorkerId, engine: Engine) -> bool {
         let mut core = self.core.lock();
-        let profile = core.profiles.get_mut(worker.index());
-        profile.is_some_and(|profile| profile.engine.replace(engine) != Some(engine))
+        let Some(profile) = core.profiles.get_mut(worker.index()) else {
+            return false;
+        };
+        let tests = trial::tests(&profile.test, Some(engine));
+        let is_news = profile.engine.replace(engine) != Some(engine);
+        core.state.test_with(worker, tests);
+        is_news
     }
 
     /// A worker says what bounds its work. The operator's word on how much it is given counts for more.

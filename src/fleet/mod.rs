@@ -7,12 +7,15 @@
 //! Places are handed over after the lock is released: a lease that nobody takes any more returns at once, and returning
 //! takes the lock again.
 
+mod calibrate;
 mod catalogue;
 mod dialect;
 mod discover;
 mod lease;
 mod probe;
 mod remembered;
+mod saved;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +25,14 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+pub use calibrate::Calibrator;
 pub use catalogue::{Alias, Catalogue};
 pub use dialect::authorization;
 pub use lease::Lease;
 pub use probe::watch;
+pub use saved::keep_speeds;
+
+use calibrate::Booked;
 
 use discover::Profile;
 use remembered::Remembered;
@@ -34,7 +41,7 @@ use crate::clock::{self, Clock};
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
 use crate::decide::{
-    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, Shortlist, State, StateChange,
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, Shortlist, State, StateChange, Test,
     Ticket, WorkerSpec, WorkerView,
 };
 use crate::rng::Rng;
@@ -57,6 +64,8 @@ pub struct Fleet {
     catalogue: ArcSwap<Catalogue>,
     /// Locked for a moment, also while the core is, and never the other way round.
     remembered: Mutex<Remembered>,
+    /// Held by whoever writes the file of speeds.
+    saving: Mutex<()>,
 }
 
 struct Core {
@@ -99,6 +108,7 @@ impl Fleet {
             pulses,
             catalogue: ArcSwap::default(),
             remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
+            saving: Mutex::default(),
         };
         fleet.draw(&mut fleet.core.lock());
         Arc::new(fleet)
@@ -202,6 +212,18 @@ impl Fleet {
         changes.iter().for_each(report);
     }
 
+    /// Books the test requests that are due, to be sent now.
+    fn begin_tests(self: &Arc<Self>) -> Vec<Booked> {
+        let booked = |test: Test| Booked {
+            lease: Lease::new(self.clone(), test.choice),
+            model: test.model,
+            work: test.work,
+            prompt: test.prompt,
+        };
+        let due = self.change(|core, now| core.state.begin_tests(now));
+        due.into_iter().map(booked).collect()
+    }
+
     /// When bytes of an answer last came from a worker.
     #[must_use]
     #[expect(
@@ -289,5 +311,6 @@ fn spec(plan: &WorkerPlan) -> WorkerSpec {
         fall: plan.probe.fall,
         machine: plan.machine.clone(),
         eject: plan.eject,
+        tests: trial::tests(&plan.test, plan.engine),
     }
 }

@@ -99,6 +99,7 @@ pub struct Metrics {
     pub(super) queue_wait: Histogram,
     pub(super) attempts: Counters<2>,
     pub(super) retries: Counters<1>,
+    pub(super) tests: Counters<2>,
     pub(super) refused: Counters<1>,
     pub(super) log_dropped: IntCounter,
     queue_depth: Gauge,
@@ -133,6 +134,7 @@ impl Metrics {
             queue_wait: rows.histogram("forebay_queue_wait_seconds")?,
             attempts: rows.counters("forebay_attempts_total")?,
             retries: rows.counters("forebay_retries_total")?,
+            tests: rows.counters("forebay_tests_total")?,
             refused: rows.counters("forebay_connections_refused_total")?,
             log_dropped: rows.counter("forebay_access_log_dropped_total")?,
             queue_depth: rows.gauge("forebay_queue_depth")?,
@@ -327,6 +329,7 @@ mod tests {
             .unwrap();
         metrics.attempts.count(["w", "ok"]);
         metrics.retries.count(["refused"]);
+        metrics.tests.count(["w", "ok"]);
         metrics.refused.count(["idle"]);
         metrics.show_worker(&WorkerGauges {
             name: "w",

@@ -13,6 +13,7 @@ mod metrics;
 pub mod names;
 mod request_id;
 mod series;
+mod tested;
 mod times;
 
 use std::io;
@@ -24,6 +25,7 @@ use http::{HeaderValue, Method, Uri};
 pub use exchange::Exchange;
 pub use metrics::{Metrics, WorkerGauges};
 pub use names::RouteName;
+pub use tested::Tested;
 
 use crate::clock::Clock;
 use crate::config::plan::LogPlan;

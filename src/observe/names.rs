@@ -192,6 +192,12 @@ pub const TABLE: &[Row] = &[
         help: "Requests sent to another worker, by what had gone wrong: refused, reset, 5xx, busy, unsupported, timeout.",
     },
     Row {
+        name: "forebay_tests_total",
+        kind: Kind::Counter,
+        labels: &["worker", "outcome"],
+        help: "Test requests that measured a worker, by how they ended: ok, rejected, busy, 5xx, timeout, refused, connect_timeout, reset, malformed; they are in no other counter.",
+    },
+    Row {
         name: "forebay_tokens_total",
         kind: Kind::Counter,
         labels: &["model", "tenant", "kind"],

@@ -1,6 +1,6 @@
-//! What goes on beside requests: names that become addresses, probes, decode samples, and ejections that end. And one
-//! look before the first request: the admin side opens only once clients are listened to, so that whoever is told
-//! `/ready` can connect.
+//! What goes on beside requests: names that become addresses, probes, test requests, decode samples, speeds that are
+//! kept, and ejections that end. And one look before the first request: the admin side opens only once clients are
+//! listened to, so that whoever is told `/ready` can connect.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::fleet;
+use crate::fleet::{self, Calibrator};
 use crate::line::App;
 use crate::units::WorkerId;
 
@@ -74,6 +74,15 @@ impl BackgroundService for Care {
             );
             tasks.spawn(watching);
         }
+        let calibrator = Calibrator::new(
+            self.app.fleet.clone(),
+            self.app.clock,
+            self.app.observe.clone(),
+            plan.clone(),
+            self.app.upstreams.clone(),
+        );
+        tasks.spawn(calibrator.run());
+        tasks.spawn(fleet::keep_speeds(self.app.fleet.clone(), plan));
         let fleet = self.app.fleet.clone();
         tasks.spawn(async move {
             let mut ticks = interval(BEAT);

@@ -84,6 +84,7 @@ impl Caught {
             }
         }
         cut(app, gate).await;
+        app.fleet.save_speeds(&app.plan.load());
         app.observe.flush();
         diagnostics::flush();
         std::process::exit(0);

@@ -88,6 +88,11 @@ impl Machine {
         }
     }
 
+    /// What it begins from here on goes at another speed.
+    pub fn becomes(&mut self, make: Make) {
+        self.make = make;
+    }
+
     /// A request arrives.
     pub fn take(&mut self, job: Job, now: f64) {
         self.queue.push_back(job);

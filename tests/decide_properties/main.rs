@@ -8,6 +8,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod calibration;
 mod closed_loop;
 mod counters;
 mod evidence;
@@ -34,6 +35,7 @@ fn spec(name: &str, models: &[&str], cap: u32) -> WorkerSpec {
         fall: 3,
         machine: None,
         eject: EjectRule::default(),
+        tests: forebay::decide::Tests::Off,
     }
 }
 

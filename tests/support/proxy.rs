@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -48,7 +49,7 @@ pub struct Setup {
     deaf: bool,
     open_files: Option<u32>,
     any_port: bool,
-    state: Option<std::path::PathBuf>,
+    state: Option<PathBuf>,
 }
 
 impl Setup {
@@ -75,7 +76,8 @@ impl Setup {
         self.worker_with(name, engine, "")
     }
 
-    /// A worker with further lines; `engine` and `models` are vLLM's and `m` unless they say otherwise.
+    /// A worker with further lines; `engine` and `models` are vLLM's and `m`, and nothing is sent but what
+    /// clients send (`test = "off"`), unless they say otherwise.
     pub fn worker_with(self, name: &str, engine: &Engine, lines: &str) -> Self {
         self.worker_at(name, &engine.url(), lines)
     }
@@ -84,9 +86,10 @@ impl Setup {
     pub fn worker_at(mut self, name: &str, url: &str, lines: &str) -> Self {
         let or = |key: &str, line: &'static str| if lines.contains(key) { "" } else { line };
         self.workers += &format!(
-            "[[worker]]\nname = \"{name}\"\nurl = \"{url}\"\n{}{}{lines}\n\n",
+            "[[worker]]\nname = \"{name}\"\nurl = \"{url}\"\n{}{}{}{lines}\n\n",
             or("engine =", "engine = \"vllm\"\n"),
             or("models =", "models = [\"m\"]\n"),
+            or("test =", "test = \"off\"\n"),
         );
         self
     }
@@ -97,15 +100,15 @@ impl Setup {
         self
     }
 
-    /// A state folder that outlives the proxy.
-    pub fn state(mut self, folder: &std::path::Path) -> Self {
-        self.state = Some(folder.to_owned());
-        self
-    }
-
     /// Nobody reads its stderr.
     pub fn deaf(mut self) -> Self {
         self.deaf = true;
+        self
+    }
+
+    /// It keeps its state there, and finds what another left.
+    pub fn state(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state = Some(folder.into());
         self
     }
 
@@ -165,8 +168,8 @@ impl Setup {
         if self.any_port {
             client.set_port(0);
         }
-        let own = folder.path().join("state");
-        let state = self.state.as_ref().unwrap_or(&own);
+        let own = || folder.path().join("state");
+        let state = self.state.clone().unwrap_or_else(own);
         let toml = self
             .toml(client, admin)
             .replacen("\"state\"", &format!("{state:?}"), 1);

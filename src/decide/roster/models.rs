@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::calibration::Asked;
 use super::super::density::Density;
 use super::super::traffic::Outputs;
 use super::Roster;
@@ -25,6 +26,8 @@ pub(super) struct Model {
     pub last: Option<WorkerId>,
     /// The requests that each of `workers` is owed by its weight, at most one either way.
     pub owed: Vec<f64>,
+    /// What clients last wanted of it.
+    pub asked: Option<Asked>,
 }
 
 impl Model {
@@ -36,6 +39,7 @@ impl Model {
             outputs: Outputs::new(),
             density: Density::default(),
             last: None,
+            asked: None,
         }
     }
 

@@ -1,0 +1,70 @@
+//! What a worker has shown beyond the requests it holds: whether it is to be tested, what outlives the process, and
+//! whether its counters agree.
+
+use super::Worker;
+use crate::decide::ask::Work;
+use crate::decide::calibration::{Calibration, Tests};
+use crate::decide::health::State;
+use crate::decide::speed::SavedSpeeds;
+use crate::decide::standing::Standing;
+use crate::units::Seconds;
+
+impl Worker {
+    /// Its tests.
+    pub(in crate::decide) fn calibration(&self) -> &Calibration {
+        &self.calibration
+    }
+
+    /// What it may be tested with.
+    pub(in crate::decide) fn test_with(&mut self, tests: Tests) {
+        self.spec.tests = tests;
+    }
+
+    /// Whether it should be tested now.
+    pub(in crate::decide) fn test_is_due(&mut self, now: Seconds) -> bool {
+        let condition = &self.condition;
+        let is_up = condition.state() == State::Up && condition.standing() == Standing::Free;
+        if !is_up || self.spec.tests == Tests::Off {
+            return false;
+        }
+        let samples = [Work::Generate, Work::Embed].map(|work| self.speeds.prefill_samples(work));
+        let since = condition.since();
+        self.calibration.is_due(since, samples.iter().sum(), now) && self.inflight == 0
+    }
+
+    /// What it has shown of its speed.
+    pub(in crate::decide) fn saved(&self) -> SavedSpeeds {
+        self.speeds.saved(self.round_trip)
+    }
+
+    /// Takes in what it had shown before; false when that can't be.
+    pub(in crate::decide) fn recall(&mut self, saved: &SavedSpeeds) -> bool {
+        let Some(speeds) = self.speeds.recalling(saved) else {
+            return false;
+        };
+        self.speeds = speeds;
+        self.round_trip = saved.round_trip();
+        true
+    }
+
+    /// Whether the counters agree with each other.
+    pub(in crate::decide) fn check(&self) -> Result<(), String> {
+        self.backlog.check()?;
+        let (held, cap) = (self.inflight, self.cap());
+        let (queued, generating) = (self.backlog.len(), self.backlog.generating());
+        let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
+        self.memory.check(sharing)?;
+        // Slots that an engine tells may become fewer than the requests that run.
+        let within = (held <= cap || self.told.slots.is_some())
+            && queued + streams <= held
+            && generating + streams <= sharing
+            && sharing <= held;
+        if within {
+            return Ok(());
+        }
+        Err(format!(
+            "{}: cap {cap}, held {held}, queued {queued} ({generating} generating), streams {streams}, sharing {sharing}",
+            self.spec.name
+        ))
+    }
+}
