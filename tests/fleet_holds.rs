@@ -65,6 +65,15 @@ fn share(ended: &[Ended], worker: &str) -> f64 {
     its as f64 / ended.len() as f64
 }
 
+/// This load, sent again until `a` gets most of it: what a busy machine taught the proxy about `a` wears off.
+#[track_caller]
+fn until_its_favourite(proxy: &Proxy, load: &Load<'_>) -> Vec<Ended> {
+    (0..8)
+        .map(|_| load.send(proxy, |_| ()))
+        .find(|ended| share(ended, "a") > 0.5)
+        .expect("what is fastest becomes the favourite")
+}
+
 /// The requests that a worker holds now.
 fn holds(proxy: &Proxy, worker: &str) -> u64 {
     proxy.worker(worker)["inflight"].as_u64().unwrap()
@@ -120,8 +129,7 @@ fn p05_a_worker_that_accepts_and_says_nothing_does_not_hold_up_the_others() {
         rate: Some(50.0),
         ..closed(requests)
     };
-    let calm = open(100).send(&proxy, |_| ());
-    assert!(share(&calm, "a") > 0.5);
+    let calm = until_its_favourite(&proxy, &open(100));
     engines[0].forget();
     engines[0].tune(|knobs| {
         knobs.fail(Failure::Hang, u64::MAX);
@@ -152,8 +160,7 @@ fn a_fast_worker_that_becomes_five_times_slower_loses_its_traffic_within_ten_sec
         body: &body,
         ..closed(20 * seconds)
     };
-    let fast = open(4).send(&proxy, |_| ());
-    assert!(share(&fast, "a") > 0.5, "{}", share(&fast, "a"));
+    until_its_favourite(&proxy, &open(4));
     engines[0].tune(|knobs| {
         knobs.prefill *= 5.0;
         knobs.decode *= 5.0;
