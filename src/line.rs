@@ -5,6 +5,7 @@
 
 mod own;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,26 +59,46 @@ enum Answer {
     Begun(Box<Begun>),
 }
 
-/// Answers one request of a client. Never fails: a fault becomes the answer that tells it.
-///
-/// The exchange is opened before the first poll, because a connection whose client leaves right behind its request drops
-/// the future unpolled, and that request counts too.
-pub fn answer<B>(
+/// A request that is counted from now on, and not answered yet.
+pub struct Opened<B> {
     app: Arc<App>,
     client: Client,
-    request: Request<B>,
-) -> impl Future<Output = Response<Relay>>
+    head: Parts,
+    body: B,
+    exchange: Box<Exchange>,
+}
+
+/// Takes note of a request. Apart from answering it, because a connection whose client leaves right behind its request
+/// never asks for the answer, and that request counts too.
+pub fn open<B>(app: Arc<App>, client: Client, request: Request<B>) -> Opened<B> {
+    let (head, body) = request.into_parts();
+    let id = head.headers.get(X_REQUEST_ID);
+    let exchange = app.observe.open(&head.method, &head.uri, id);
+    Opened {
+        app,
+        client,
+        head,
+        body,
+        exchange,
+    }
+}
+
+impl<B> Opened<B>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let (head, mut body) = request.into_parts();
-    let mut exchange = app
-        .observe
-        .open(&head.method, &head.uri, head.headers.get(X_REQUEST_ID));
-    async move {
+    /// Answers it. Never fails: a fault becomes the answer that tells it.
+    pub async fn answer(self) -> Response<Relay> {
+        let Opened {
+            app,
+            client,
+            head,
+            mut body,
+            mut exchange,
+        } = self;
         match walk(&app, &client, &head, &mut body, &mut exchange).await {
-            Ok(Answer::Begun(begun)) => relay::response(*begun, exchange, app.clock, client.http2),
+            Ok(Answer::Begun(begun)) => relay::response(begun, exchange, app.clock, client.http2),
             Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
             Err(fault) => {
                 if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
@@ -124,9 +145,11 @@ where
     let ask = ask(&facts, &way, left);
     let began = app.clock.now();
     let mut considered = Shortlist::default();
-    let turn = queue::turn(&app.fleet, &ask, &mut considered, app.clock);
     let limit = Limit::of(way.timeouts(&plan).total, deadline);
-    let turn = queue::within(limit, exchange.started(), app.clock, turn).await;
+    let turn = {
+        let turn = pin!(queue::turn(&app.fleet, &ask, &mut considered, app.clock));
+        queue::within(limit, exchange.started(), app.clock, turn).await
+    };
     exchange.considered(considered);
     let (lease, waited) = turn?; // 404 429 503 504
     exchange.queued(waited);
@@ -144,7 +167,7 @@ where
     };
     // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
     let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
-    Ok(Answer::Begun(Box::new(begun)))
+    Ok(Answer::Begun(begun))
 }
 
 fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>) -> Ask {

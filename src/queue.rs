@@ -7,6 +7,7 @@
 //! However a turn ends, whom its latest choice considered is written where the caller says: also who was refused, or
 //! waited in vain, can then be told why.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -47,7 +48,8 @@ pub async fn turn(
     match turn.place {
         Err(NoChoice::Busy | NoChoice::Away) => {
             let began = clock.now();
-            let lease = in_line(fleet, ask, &[], considered, LONGEST_WAIT).await?;
+            let waiting = in_line(fleet, ask, &[], considered, LONGEST_WAIT);
+            let lease = Box::pin(waiting).await?;
             Ok((lease, clock.now() - began))
         }
         place => place
@@ -73,7 +75,7 @@ pub async fn another_turn(
         Err(NoChoice::Away) => LONGEST_RETRY_WAIT,
         place => return place.map_err(|why| refusal(ask, why)),
     };
-    in_line(fleet, ask, tried, considered, longest).await
+    Box::pin(in_line(fleet, ask, tried, considered, longest)).await
 }
 
 /// A wait that ends at the latest when a request's time is over.
@@ -84,7 +86,7 @@ pub async fn within<T>(
     limit: Option<Limit>,
     started: Seconds,
     clock: Clock,
-    waiting: impl Future<Output = Result<T, Fault>>,
+    waiting: Pin<&mut impl Future<Output = Result<T, Fault>>>,
 ) -> Result<T, Fault> {
     let Some(Limit { span, name }) = limit else {
         return waiting.await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Fleet, report};
-use crate::decide::{Booking, Choice, Outcome, Terms};
+use crate::decide::{Booking, Choice, Outcome};
 use crate::units::{Seconds, WorkerId};
 
 /// A booked place. Given back exactly once: by [`Lease::finish`], or when it is dropped, which means that the client
@@ -12,24 +12,14 @@ pub struct Lease {
     fleet: Arc<Fleet>,
     booking: Option<Booking>,
     worker: WorkerId,
-    terms: Terms,
-    candidates: usize,
 }
 
 impl Lease {
     pub(super) fn new(fleet: Arc<Fleet>, choice: Choice) -> Self {
-        let Choice {
-            worker,
-            booking,
-            terms,
-            candidates,
-        } = choice;
         Lease {
             fleet,
-            booking: Some(booking),
-            worker,
-            terms,
-            candidates,
+            worker: choice.worker,
+            booking: Some(choice.booking),
         }
     }
 
@@ -37,18 +27,6 @@ impl Lease {
     #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.worker
-    }
-
-    /// What the choice was expected to cost, in seconds.
-    #[must_use]
-    pub fn terms(&self) -> &Terms {
-        &self.terms
-    }
-
-    /// How many workers could have been chosen.
-    #[must_use]
-    pub fn candidates(&self) -> usize {
-        self.candidates
     }
 
     /// The first byte of the answer came.
@@ -89,7 +67,6 @@ impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lease")
             .field("worker", &self.worker)
-            .field("terms", &self.terms)
             .finish_non_exhaustive()
     }
 }

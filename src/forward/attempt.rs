@@ -90,7 +90,7 @@ impl Forward {
         errand: &Errand<'_>,
         tally: &mut Tally,
         exchange: &mut Exchange,
-    ) -> Result<Begun, (Judgement, Failure)> {
+    ) -> Result<Box<Begun>, (Judgement, Failure)> {
         let worker = lease.worker();
         exchange.attempt(worker);
         match self.send(worker, errand, tally, exchange).await {

@@ -43,7 +43,7 @@ const LINGER: Seconds = Seconds(0.05);
 pub(super) struct Flow {
     clock: Clock,
     stage: Stage,
-    exchange: Exchange,
+    exchange: Box<Exchange>,
     /// Held until the answer ends, unless the attempt was over before.
     lease: Option<Lease>,
     _repeating: Option<Repeating>,
@@ -80,18 +80,18 @@ enum Stage {
 impl Flow {
     /// The head as the client gets it, and the flow of the body.
     pub(super) fn new(
-        begun: Begun,
-        exchange: Exchange,
+        begun: Box<Begun>,
+        exchange: Box<Exchange>,
         clock: Clock,
         http2: bool,
-    ) -> (Parts, Self) {
+    ) -> (Parts, Box<Self>) {
         let Begun {
             begin,
             lease,
             repeating,
             dialect,
             ..
-        } = begun;
+        } = *begun;
         let Begin {
             head,
             streamed,
@@ -100,7 +100,7 @@ impl Flow {
             deadlines,
             judged,
         } = begin;
-        let mut flow = Flow {
+        let mut flow = Box::new(Flow {
             clock,
             exchange,
             lease,
@@ -117,7 +117,7 @@ impl Flow {
             heard: None,
             token_seen: false,
             stage: Stage::Flowing { first, body },
-        };
+        });
         // An answer without a body is complete with its head; hyper will not poll it.
         flow.complete_if_ended();
         (head, flow)

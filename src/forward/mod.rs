@@ -23,6 +23,7 @@ pub mod relay;
 mod retry_after;
 mod tries;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -90,14 +91,14 @@ pub struct Begun {
 }
 
 impl Begun {
-    fn new(begin: Begin, lease: Lease, dialect: Dialect) -> Self {
-        Begun {
+    fn new(begin: Begin, lease: Lease, dialect: Dialect) -> Box<Self> {
+        Box::new(Begun {
             begin,
             worker: lease.worker(),
             lease: Some(lease),
             repeating: None,
             dialect,
-        }
+        })
     }
 
     /// The answer's status.
@@ -150,7 +151,7 @@ impl Forward {
         lease: Lease,
         errand: &Errand<'_>,
         exchange: &mut Exchange,
-    ) -> Result<Begun, Fault> {
+    ) -> Result<Box<Begun>, Fault> {
         let mut begun = self.best_answer(lease, errand, exchange).await?;
         begun.present(exchange, self.clock.now());
         Ok(begun)
@@ -161,7 +162,7 @@ impl Forward {
         mut lease: Lease,
         errand: &Errand<'_>,
         exchange: &mut Exchange,
-    ) -> Result<Begun, Fault> {
+    ) -> Result<Box<Begun>, Fault> {
         let mut tries = Tries::new(errand.tally(), &self.repeats);
         loop {
             let worker = lease.worker();
@@ -204,8 +205,10 @@ impl Forward {
         let total = errand.way.timeouts(errand.plan).total;
         let limit = Limit::of(total, errand.deadline);
         let mut considered = Shortlist::default();
-        let turn = queue::another_turn(&self.fleet, errand.ask, tried, &mut considered);
-        let turn = queue::within(limit, exchange.started(), self.clock, turn).await;
+        let turn = {
+            let turn = queue::another_turn(&self.fleet, errand.ask, tried, &mut considered);
+            queue::within(limit, exchange.started(), self.clock, pin!(turn)).await
+        };
         exchange.considered(considered);
         turn
     }

@@ -14,7 +14,7 @@ use crate::units::Seconds;
 
 /// The answer that tells a fault to the client, and closes the exchange with it.
 #[must_use]
-pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Exchange) -> Response<Relay> {
+pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) -> Response<Relay> {
     exchange.fault(fault);
     let mut response = Response::new(Bytes::from(body(dialect, fault)));
     *response.status_mut() = fault.kind.status();

@@ -45,14 +45,14 @@ impl std::error::Error for Broken {}
 /// A worker's answer.
 #[must_use]
 pub fn response(
-    begun: Begun,
-    mut exchange: Exchange,
+    begun: Box<Begun>,
+    mut exchange: Box<Exchange>,
     clock: Clock,
     http2: bool,
 ) -> Response<Relay> {
     exchange.status(begun.status());
     let (head, flow) = Flow::new(begun, exchange, clock, http2);
-    Response::from_parts(head, Relay(Source::Flow(Box::new(flow))))
+    Response::from_parts(head, Relay(Source::Flow(flow)))
 }
 
 /// An answer of our own that is no refusal: `fields` on top of those that every answer carries.
@@ -61,7 +61,7 @@ pub fn own(
     status: StatusCode,
     fields: HeaderMap,
     body: Bytes,
-    mut exchange: Exchange,
+    mut exchange: Box<Exchange>,
 ) -> Response<Relay> {
     exchange.status(status);
     let mut response = Response::new(body);
@@ -71,7 +71,7 @@ pub fn own(
 }
 
 /// An answer of our own; the exchange is complete with it, unless it ended in a fault before.
-pub(super) fn whole(mut response: Response<Bytes>, mut exchange: Exchange) -> Response<Relay> {
+pub(super) fn whole(mut response: Response<Bytes>, mut exchange: Box<Exchange>) -> Response<Relay> {
     headers::ours(response.headers_mut(), &exchange);
     if exchange.asks_for_the_head() {
         // The length stays and the body goes; HTTP/2 would send it otherwise.
@@ -84,7 +84,7 @@ pub(super) fn whole(mut response: Response<Bytes>, mut exchange: Exchange) -> Re
         exchange.complete();
         Relay(Source::Whole {
             bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
-            _exchange: Box::new(exchange),
+            _exchange: exchange,
         })
     })
 }

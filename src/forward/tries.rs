@@ -34,7 +34,7 @@ pub(super) struct Tries {
     /// Who was asked.
     pub tried: Vec<WorkerId>,
     /// The last answer that was not good enough while somebody else could be asked.
-    spare: Option<Begun>,
+    spare: Option<Box<Begun>>,
     repeats: Repeats,
     repeating: Option<Repeating>,
 }
@@ -65,7 +65,7 @@ impl Tries {
 
     /// Keeps an answer while another worker is asked. One that says that its path is not known there replaces none that
     /// says more.
-    pub(super) fn set_aside(&mut self, mut begun: Begun, exchange: &mut Exchange) {
+    pub(super) fn set_aside(&mut self, mut begun: Box<Begun>, exchange: &mut Exchange) {
         begun.settle(exchange);
         if begun.ending() != Ending::Unsupported || self.spare.is_none() {
             self.spare = Some(begun);
@@ -73,13 +73,13 @@ impl Tries {
     }
 
     /// The end, with an answer.
-    pub(super) fn deliver(self, mut begun: Begun) -> Begun {
+    pub(super) fn deliver(self, mut begun: Box<Begun>) -> Box<Begun> {
         begun.repeating = self.repeating;
         begun
     }
 
     /// The end, without one: the client gets what was set aside, else learns of the fault.
-    pub(super) fn give_up(mut self, fault: Fault) -> Result<Begun, Fault> {
+    pub(super) fn give_up(mut self, fault: Fault) -> Result<Box<Begun>, Fault> {
         match self.spare.take() {
             Some(spare) => Ok(self.deliver(spare)),
             None => Err(fault),

@@ -299,15 +299,15 @@ impl Seat {
         let answering = self.pulse.begin();
         let pulse = self.pulse.clone();
         let upload = request.body().size_hint().lower() > Intake::DISCARDED;
-        let answer = match &self.plane {
+        let opened = match &self.plane {
             Plane::Client(app) => {
-                Either::Left(line::answer(app.clone(), self.client.clone(), request))
+                Either::Left(line::open(app.clone(), self.client.clone(), request))
             }
             Plane::Admin(admin) => Either::Right(admin.answer(&request)),
         };
         async move {
-            let response = match answer {
-                Either::Left(answering) => answering.await.map(Either::Left),
+            let response = match opened {
+                Either::Left(opened) => opened.answer().await.map(Either::Left),
                 Either::Right(answer) => answer.map(Either::Right),
             };
             if upload && !response.status().is_success() {

@@ -416,7 +416,7 @@ mod tests {
             Seen { folder, observe }
         }
 
-        fn open(&self) -> Exchange {
+        fn open(&self) -> Box<Exchange> {
             let uri = Uri::from_static("/v1/chat/completions");
             self.observe.open(&Method::POST, &uri, None)
         }

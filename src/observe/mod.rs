@@ -71,16 +71,16 @@ impl Observe {
         })
     }
 
-    /// Begins to watch a request whose head was read whole.
+    /// Begins to watch a request whose head was read whole. Boxed: it goes through many hands.
     #[must_use]
     pub fn open(
         self: &Arc<Self>,
         method: &Method,
         uri: &Uri,
         request_id: Option<&HeaderValue>,
-    ) -> Exchange {
+    ) -> Box<Exchange> {
         self.live.fetch_add(1, Ordering::Relaxed);
-        Exchange::new(Arc::clone(self), method, uri, request_id)
+        Box::new(Exchange::new(Arc::clone(self), method, uri, request_id))
     }
 
     /// Exchanges that have not ended: what a stopping process waits for.
