@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay::decide::{Ask, Booking, EjectRule, FleetState, Outcome, Policy, Work, WorkerSpec};
+use forebay::facts::Prefix;
 use forebay::rng::Rng;
 use forebay::units::{Length, ModelName, Seconds};
 
@@ -58,6 +59,7 @@ impl Bench {
                 path: None,
                 work: Work::Generate,
                 prompt: Length::Tokens(700.0),
+                prefix: Prefix::default(),
                 max_tokens: Some(256),
                 deadline: None,
                 streamed: true,
@@ -91,6 +93,7 @@ impl Bench {
         if let Some(booking) = self.held.pop_front() {
             let outcome = Outcome::Answered {
                 prompt_tokens: Some(700.0),
+                cached_tokens: None,
                 output_tokens: Some(120.0),
             };
             self.fleet.finish(booking, outcome, self.now);

@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, Version};
 
 use crate::config::Plan;
 use crate::config::plan::{RoutePlan, Timeouts};
-use crate::facts::{self, BuiltIn, Inference, RequestFacts};
+use crate::facts::{self, BuiltIn, Inference, Prefix, RequestFacts, Salt};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{Length, ModelName};
@@ -204,9 +204,19 @@ fn inference(
             return Err(Fault::new(Kind::BadRequest, message).param("model"));
         }
     };
+    let prefix = if kind.generates {
+        let salt = Salt {
+            model: model.as_str(),
+            tenant: None,
+        };
+        facts::prefix(body, &peek, salt)
+    } else {
+        Prefix::default()
+    };
     Ok(RequestFacts {
         model: Some(model),
         prompt: peek.prompt_length(),
+        prefix,
         model_span: peek.model_span,
         streamed: peek.stream,
         generates: kind.generates,
@@ -243,6 +253,7 @@ fn embed(model: Option<ModelName>, prompt: Length) -> RequestFacts {
         generates: false,
         max_tokens: None,
         prompt,
+        prefix: Prefix::default(),
     }
 }
 

@@ -173,6 +173,7 @@ mod tests {
     use super::*;
     use crate::config;
     use crate::decide::{MOST_WAITING, Work};
+    use crate::facts::Prefix;
     use crate::units::{Length, ModelName};
 
     /// One worker with one place.
@@ -197,6 +198,7 @@ mod tests {
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),
+            prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,
             streamed: false,

@@ -17,12 +17,14 @@
 //! |---|---|
 //! | `chosen_s` | when |
 //! | `worker`, `sent_s`, `outcome`, `ended_s` | the attempt that it led to; none when nobody was picked |
+//! | `prompt_tokens` | the length of the prompt, where its beginning was looked up |
 //! | `candidates` | who serves the model and is allowed: the picked one, then the cheapest |
 //! | `left_out` | how many more of them are not shown |
 //!
 //! and of each candidate its `worker`, its `fate` (`picked`, `candidate`, or the reason why it was left out), and, unless
 //! a large fleet was sampled and it was not drawn, its price: `total_s` and in `terms_s` what that consists of (`net`,
-//! `wait`, `own`, `decode`, `external`, `failure`). All in seconds, the moments counted from when the head had been read.
+//! `wait`, `own`, `decode`, `external`, `failure`), with `cached_tokens`, what it was believed to have of the prompt, where
+//! that was looked up. All in seconds, the moments counted from when the head had been read.
 //! What is not known is missing.
 
 use serde::{Serialize, Serializer};
@@ -92,6 +94,8 @@ struct Choice<'a> {
     outcome: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens: Option<f32>,
     candidates: Vec<Candidate<'a>>,
     left_out: usize,
 }
@@ -110,21 +114,25 @@ struct Price {
     total_s: f32,
     #[serde(serialize_with = "by_name")]
     terms_s: [f32; Terms::PARTS],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_tokens: Option<f32>,
 }
 
 impl<'a> Choice<'a> {
     fn of(made: &ChoiceMade, observe: &'a Observe) -> Self {
+        let prompt = Some(made.considered.prompt).filter(|tokens| *tokens > 0.0);
         Choice {
             chosen_s: made.at.0,
             worker: made.worker.and_then(|id| observe.worker_name(id)),
             sent_s: made.sent.map(|at| at.0),
             outcome: made.ended.map(|(outcome, _)| outcome),
             ended_s: made.ended.map(|(_, at)| at.0),
+            prompt_tokens: prompt,
             candidates: made
                 .considered
                 .entries
                 .iter()
-                .map(|entry| Candidate::of(entry, observe))
+                .map(|entry| Candidate::of(entry, prompt.is_some(), observe))
                 .collect(),
             left_out: made.considered.left_out,
         }
@@ -132,10 +140,11 @@ impl<'a> Choice<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn of(entry: &Entry, observe: &'a Observe) -> Self {
+    fn of(entry: &Entry, looked_up: bool, observe: &'a Observe) -> Self {
         let price = Price {
             total_s: entry.total(),
             terms_s: entry.seconds,
+            cached_tokens: looked_up.then_some(entry.cached),
         };
         Candidate {
             worker: observe.worker_name(entry.worker),

@@ -8,6 +8,7 @@ use super::cost::Terms;
 use super::eject::EjectRule;
 use super::pick::Policy;
 use super::standing::AllDown;
+use crate::facts::Prefix;
 use crate::units::{Length, ModelName, Seconds, WorkerId};
 
 /// What kind of work a request is. Each has lines of its own: see the header of `speed.rs`.
@@ -88,6 +89,8 @@ pub struct Ask {
     pub work: Work,
     /// How long its prompt is.
     pub prompt: Length,
+    /// How its prompt begins; what it is the hash of is the caller's affair, if equal hashes mean an equal beginning.
+    pub prefix: Prefix,
     /// The most output tokens the client wants.
     pub max_tokens: Option<u32>,
     /// Whether the answer comes token by token.
@@ -130,8 +133,10 @@ pub enum NoChoice {
 pub enum Outcome {
     /// With a whole answer; the counts are the worker's own, where it reports them.
     Answered {
-        /// Tokens of the prompt.
+        /// Tokens of the prompt, all of them.
         prompt_tokens: Option<f64>,
+        /// Those of them that the worker had in its cache.
+        cached_tokens: Option<f64>,
         /// Tokens of the answer.
         output_tokens: Option<f64>,
     },

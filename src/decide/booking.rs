@@ -4,6 +4,7 @@ use super::ask::{Outcome, Work};
 use super::cost::Size;
 use super::line_fit::Sample;
 use super::machine::{Company, Mark};
+use super::reuse::Belief;
 use crate::units::{Seconds, WorkerId};
 
 /// A place that a request holds on a worker, until [`super::FleetState::finish`].
@@ -15,6 +16,8 @@ pub struct Booking {
     pub(super) number: u64,
     pub(super) model: usize,
     pub(super) size: Size,
+    /// What its worker was believed to have of its prompt.
+    pub(super) belief: Belief,
     /// The client's bound on its answer.
     pub(super) max_tokens: Option<u32>,
     pub(super) streamed: bool,

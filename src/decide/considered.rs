@@ -17,6 +17,8 @@ pub struct Considered {
     pub fate: Fate,
     /// The seconds expected there; all zero for one that was not sampled, since it was not priced.
     pub terms: Terms,
+    /// The tokens of the prompt that it is believed to have in its cache.
+    pub cached: f64,
 }
 
 /// What became of a worker in a choice.
@@ -61,9 +63,13 @@ pub struct Shortlist {
     pub entries: Box<[Entry]>,
     /// How many more were considered.
     pub left_out: usize,
+    /// Tokens of the prompt; zero when it could not be looked up, because it is short or nothing is generated from it.
+    pub prompt: f32,
+    /// The most of them that somebody who could have had it is believed to have in its cache.
+    pub best: f32,
 }
 
-/// One worker in what is kept of a choice. 32 bytes.
+/// One worker in what is kept of a choice. 36 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Who.
@@ -72,15 +78,17 @@ pub struct Entry {
     pub fate: Fate,
     /// Its [terms](Terms::parts) in seconds; exact to seven digits, which is more than anybody knows about them.
     pub seconds: [f32; Terms::PARTS],
+    /// The tokens of the prompt that it is believed to have in its cache.
+    pub cached: f32,
 }
 
 impl Shortlist {
     /// The most workers that are kept of one choice.
     pub const MOST: usize = 32;
 
-    /// Keeps these. Takes one allocation, and one pass in which nearly all of a large fleet are only looked at.
+    /// Keeps these, of a request whose prompt has so many tokens. Takes one allocation, and one pass in which nearly all of a large fleet are only looked at.
     #[must_use]
-    pub fn of(considered: &[Considered]) -> Self {
+    pub fn of(considered: &[Considered], prompt: f64) -> Self {
         let most = considered.len().min(Self::MOST);
         let mut kept: Vec<Entry> = Vec::with_capacity(most);
         for entry in considered.iter().map(Entry::of) {
@@ -93,18 +101,28 @@ impl Shortlist {
         Shortlist {
             entries: kept.into_boxed_slice(),
             left_out: considered.len() - most,
+            prompt: short(prompt),
+            best: short(most_cached(considered)),
         }
+    }
+
+    /// The tokens of the prompt that the one who was picked is believed to have in its cache.
+    #[must_use]
+    pub fn matched(&self) -> f32 {
+        let first = self.entries.first();
+        first
+            .filter(|entry| entry.fate == Fate::Picked)
+            .map_or(0.0, |entry| entry.cached)
     }
 }
 
 impl Entry {
     fn of(considered: &Considered) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "seven digits will do")]
-        let seconds = considered.terms.parts().map(|(_, part)| part.0 as f32);
         Entry {
             worker: considered.worker,
             fate: considered.fate,
-            seconds,
+            seconds: considered.terms.parts().map(|(_, part)| short(part.0)),
+            cached: short(considered.cached),
         }
     }
 
@@ -165,6 +183,19 @@ impl Exclusion {
     }
 }
 
+/// The most tokens that somebody has who could have been given the request.
+fn most_cached(considered: &[Considered]) -> f64 {
+    let able = considered
+        .iter()
+        .filter(|one| matches!(one.fate, Fate::Picked | Fate::Candidate));
+    able.map(|one| one.cached).fold(0.0, f64::max)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "seven digits will do")]
+fn short(number: f64) -> f32 {
+    number as f32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +210,7 @@ mod tests {
             worker: WorkerId(worker),
             fate,
             terms,
+            cached: f64::from(worker),
         }
     }
 
@@ -196,10 +228,10 @@ mod tests {
             considered(3, Fate::Candidate, 2.0),
             considered(4, Fate::Picked, 2.5),
         ];
-        let kept = Shortlist::of(&all);
+        let kept = Shortlist::of(&all, 500.0);
         assert_eq!((order(&kept), kept.left_out), (vec![4, 3, 2, 1, 0], 0));
         assert_eq!(kept.entries[0].total(), 2.5);
-        assert_eq!(Shortlist::of(&[]), Shortlist::default());
+        assert_eq!(Shortlist::of(&[], 0.0), Shortlist::default());
     }
 
     #[test]
@@ -209,7 +241,7 @@ mod tests {
             .map(|id| considered(id, Fate::Candidate, price(id)))
             .collect();
         all[100].fate = Fate::Picked;
-        let kept = Shortlist::of(&all);
+        let kept = Shortlist::of(&all, 500.0);
         let mut cheapest: Vec<u32> = (0..100).collect();
         cheapest.sort_by(|one, other| price(*one).total_cmp(&price(*other)));
         cheapest.insert(0, 100);
@@ -219,6 +251,6 @@ mod tests {
 
     #[test]
     fn an_entry_stays_small() {
-        assert_eq!(size_of::<Entry>(), 32);
+        assert_eq!(size_of::<Entry>(), 36);
     }
 }

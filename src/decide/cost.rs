@@ -1,10 +1,11 @@
 //! What a request costs on a worker, in seconds: the expected time until its answer is complete.
 //!
 //! One unit for everything, so that a queue on a fast machine and an idle slow one can be compared at all; request
-//! counts and utilisation can't be. For worker i and a request of x prompt tokens:
+//! counts and utilisation can't be. For worker i and a request:
 //!
 //! ```text
 //! C    = net + wait + own + decode + external + failure
+//! x    = prompt − what it is believed to have in its cache, at least 16      see `reuse.rs`
 //! own  = a + b·x                              the prefill line of this kind of work
 //! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began;
 //!        at least until its memory has room   see `memory.rs`
@@ -17,6 +18,9 @@
 //!
 //! The lines are those of a worker alone: beside busy neighbours on its machine, own, decode and the sum in wait take
 //! 1 + κ·m times as long (`machine.rs`).
+//!
+//! What is cached is worth the seconds it saves on that worker, never a share: a whole hit on a slow machine may save more
+//! than it, or less than the queue in front of it. Those in the queue are counted by what was new of them, too.
 //!
 //! The external term is not this request's time but that of others: every token of theirs takes d longer while it
 //! generates, and its prefill holds them up. Counted fully it would pile everything on whoever is idle; one half is what
@@ -45,8 +49,10 @@ const HELD_UP: f64 = 0.5;
 pub(super) struct Size {
     /// What kind of work it is.
     pub work: Work,
-    /// Prompt tokens, x.
+    /// Prompt tokens.
     pub prompt: f64,
+    /// Those of them that the worker is believed to have in its cache.
+    pub cached: f64,
     /// Expected output tokens, `E[out]`.
     pub output: f64,
     /// What `prompt` was reckoned from.
@@ -59,9 +65,28 @@ impl Size {
         Size {
             work,
             prompt: prompt.max(LEAST_PROMPT),
+            cached: 0.0,
             output,
             seen: Length::Tokens(prompt),
         }
+    }
+
+    /// The same on a worker that has so many of its tokens.
+    pub(super) fn cached(self, tokens: f64) -> Self {
+        let cached = tokens.clamp(0.0, self.prompt);
+        Size { cached, ..self }
+    }
+
+    /// Prompt tokens that are new to the worker, x.
+    pub(super) fn fresh(self) -> f64 {
+        (self.prompt - self.cached).max(LEAST_PROMPT)
+    }
+
+    /// The tokens of this prompt that were new, by what its worker reports of it where it does.
+    pub(super) fn fresh_of(self, prompt: Option<f64>, cached: Option<f64>) -> f64 {
+        let prompt = prompt.unwrap_or(self.prompt);
+        let cached = cached.unwrap_or(prompt * (self.cached / self.prompt));
+        (prompt - cached).max(LEAST_PROMPT)
     }
 }
 
@@ -129,7 +154,7 @@ pub(super) fn price(
             size.output,
         ),
     };
-    let own = worker.speeds().prefill(size.work).at(size.prompt) * slowdown;
+    let own = worker.speeds().prefill(size.work).at(size.fresh()) * slowdown;
     let slowed = Seconds(worker.speeds().decode().slope * tokens) + own * HELD_UP;
     let mut terms = Terms {
         net: worker.net(),
@@ -155,12 +180,14 @@ mod tests {
     const CHAT: Size = Size {
         work: Work::Generate,
         prompt: 600.0,
+        cached: 0.0,
         output: 101.0,
         seen: Length::Tokens(600.0),
     };
     const EMBEDDING: Size = Size {
         work: Work::Embed,
         prompt: 2_000.0,
+        cached: 0.0,
         output: 101.0,
         seen: Length::Tokens(2_000.0),
     };

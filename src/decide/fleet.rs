@@ -89,6 +89,12 @@ impl FleetState {
         self.roster.considered()
     }
 
+    /// The same, as it is kept when the next choice is made.
+    #[must_use]
+    pub fn shortlist(&self) -> Shortlist {
+        self.roster.shortlist()
+    }
+
     /// The first byte of a good answer's body came. Answers that are errors have none in this sense; for an answer that
     /// comes in one piece, [`finish`](Self::finish) is enough. Call [`grants`](Self::grants) next: a worker that is
     /// back may have more.
@@ -177,8 +183,11 @@ impl FleetState {
         now: Seconds,
     ) -> Option<StateChange> {
         let (probed, machine) = self.roster.at(worker)?;
-        let left = probed.condition().state();
+        let (left, life) = (probed.condition().state(), probed.generation());
         probed.probe(verdict, machine, now);
+        if probed.generation() != life {
+            self.roster.reuse.lost(worker);
+        }
         self.change(worker, left)
     }
 
@@ -235,7 +244,7 @@ impl FleetState {
             grants.push(Grant {
                 ticket,
                 result,
-                considered: Shortlist::of(self.roster.considered()),
+                considered: self.roster.shortlist(),
             });
         }
         grants
@@ -292,6 +301,7 @@ mod tests {
     use super::super::eject::EjectRule;
     use super::super::pick::Policy;
     use super::*;
+    use crate::facts::Prefix;
     use crate::units::Length;
 
     fn fleet() -> FleetState {
@@ -316,6 +326,7 @@ mod tests {
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),
+            prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,
             streamed: false,
@@ -331,6 +342,7 @@ mod tests {
             .collect();
         let answered = Outcome::Answered {
             prompt_tokens: None,
+            cached_tokens: None,
             output_tokens: None,
         };
         for outcome in [answered, Outcome::Failed, Outcome::Gone] {

@@ -88,6 +88,7 @@ mod tests {
     use super::super::fleet::FleetState;
     use super::super::pick::Policy;
     use super::*;
+    use crate::facts::Prefix;
     use crate::rng::Rng;
     use crate::units::{Length, WorkerId};
 
@@ -123,6 +124,7 @@ mod tests {
             path: None,
             work,
             prompt: Length::Tokens(600.0),
+            prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,
             streamed: true,

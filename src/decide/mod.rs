@@ -5,6 +5,7 @@
 //!
 //! - `cost` says what a request costs on a worker, in seconds, and `memory` how long it waits for room in the engine's;
 //!   `pick` takes the cheapest and `considered` keeps why;
+//! - `reuse` believes to know what a request finds in a worker's cache, by `prefix_index`, which keeps what was sent where;
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like, `density`
 //!   how many tokens their text makes;
@@ -37,8 +38,10 @@ mod machine;
 mod memory;
 mod outage;
 mod pick;
+mod prefix_index;
 mod queue;
 mod retry;
+mod reuse;
 mod roster;
 mod slow_start;
 mod speed;
@@ -58,6 +61,7 @@ pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;
 pub use line_fit::{Line, LineSums};
 pub use pick::Policy;
+pub use prefix_index::{MOST_BYTES, Matches, PrefixIndex};
 pub use queue::{LineFull, MOST_WAITING, Ticket};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use speed::SavedSpeeds;

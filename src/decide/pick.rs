@@ -1,13 +1,14 @@
 //! Which candidate is taken, by policy.
 //!
-//! Ties are broken at random: a fixed order would send everything to the first of several equal workers, and proxies
+//! Of those whose price ties, the one that holds most of the prompt is taken: what it saves is surer than the last percent
+//! of an estimate, and sessions stay where they are. Other ties are broken at random: a fixed order would send everything to the first of several equal workers, and proxies
 //! that share a fleet would all agree on it.
 //!
 //! A price is a belief, and only a worker that is used can correct it. So least time gives the benefit of the doubt: a
 //! worker is priced between what is believed of it and the fastest that has shown its speed, the nearer to the latter the
 //! fewer samples it has. With none it counts as fast as that one, so it is tried; one that is four times slower looks
 //! twice as slow after 8 samples, and 5 % cheaper than it is after 200: no client is sent for long to a worker that is
-//! known to be slow. Only idle workers get it: what a busy one holds will tell.
+//! known to be slow. Speeds are compared by the whole prompt, whoever has it cached: who has not is no slower for that. Only idle workers get it: what a busy one holds will tell.
 //!
 //! 2026-11-30: believed that priors of a fast card would get everybody tried often enough. Seen with 8 clients, answers
 //! of 8 tokens in one piece and workers of 4:1, in each of 300 simulations: after the four answers of the first burst the
@@ -48,6 +49,10 @@ pub(super) struct Candidate {
     pub worker: WorkerId,
     /// At what price.
     pub terms: Terms,
+    /// The tokens of the prompt that it is believed to have in its cache.
+    pub cached: f64,
+    /// The seconds that it would need if it had none of it and nobody waited there.
+    pub whole: f64,
     /// From how many samples that is known.
     pub samples: u64,
     /// With how many requests already.
@@ -57,11 +62,6 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// The seconds that it needs if nobody waits there.
-    fn work(&self) -> f64 {
-        (self.terms.own + self.terms.decode).0
-    }
-
     /// Its price, less the doubt that it is really slower than the fastest.
     #[expect(
         clippy::cast_precision_loss,
@@ -73,7 +73,7 @@ impl Candidate {
             return self.terms.total().0;
         }
         let doubt = HALF_BELIEVED / (HALF_BELIEVED + self.samples as f64);
-        self.terms.total().0 * (fastest / self.work()).min(1.0).powf(doubt)
+        self.terms.total().0 * (fastest / self.whole).min(1.0).powf(doubt)
     }
 }
 
@@ -100,13 +100,18 @@ fn keep_cheapest(candidates: &mut Vec<Candidate>) {
     let fastest = candidates
         .iter()
         .filter(|candidate| candidate.samples > 0)
-        .map(|candidate| candidate.work())
+        .map(|candidate| candidate.whole)
         .fold(f64::INFINITY, f64::min);
     let least = candidates
         .iter()
         .map(|candidate| candidate.doubted(fastest))
         .fold(f64::INFINITY, f64::min);
     candidates.retain(|candidate| candidate.doubted(fastest) <= least * TIE);
+    let most = candidates
+        .iter()
+        .map(|candidate| candidate.cached)
+        .fold(0.0, f64::max);
+    candidates.retain(|candidate| candidate.cached >= most);
 }
 
 fn keep_most_owed(candidates: &mut Vec<Candidate>) {
@@ -143,6 +148,8 @@ mod tests {
                 own: Seconds(*own),
                 ..Terms::default()
             },
+            cached: 0.0,
+            whole: *own,
             samples: 1_000,
             inflight: 9 - id,
             owed: f64::from(id % 2),

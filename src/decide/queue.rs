@@ -128,6 +128,7 @@ impl WaitingLine {
 mod tests {
     use super::*;
     use crate::decide::Work;
+    use crate::facts::Prefix;
     use crate::units::Length;
 
     fn waiter(model: &str, only: Option<WorkerId>, tried: &[WorkerId]) -> Waiter {
@@ -137,6 +138,7 @@ mod tests {
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(1.0),
+            prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,
             streamed: false,

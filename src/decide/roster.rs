@@ -16,11 +16,12 @@ use std::collections::BTreeMap;
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Work, WorkerSpec};
 use super::booking::{Booking, Order};
-use super::considered::Considered;
+use super::considered::{Considered, Shortlist};
 use super::cost::Size;
 use super::health::State;
 use super::machine::Machine;
 use super::pick::{Candidate, Policy};
+use super::reuse::Reuse;
 use super::standing::AllDown;
 use super::traffic::{self, Traffic, believable};
 use super::unsupported::Unsupported;
@@ -47,6 +48,9 @@ pub(super) struct Roster {
     rules: Rules,
     traffic: Traffic,
     unsupported: Unsupported,
+    /// Prompt tokens of the last choice, if they could be looked up.
+    looked_up: f64,
+    pub(super) reuse: Reuse,
     booked: u64,
     /// The last choice, kept so that the next allocates nothing.
     considered: Vec<Considered>,
@@ -73,6 +77,8 @@ impl Roster {
             rules,
             traffic: Traffic::new(),
             unsupported: Unsupported::default(),
+            looked_up: 0.0,
+            reuse: Reuse::new(count),
             booked: 0,
             considered: Vec::with_capacity(count),
             candidates: Vec::with_capacity(count),
@@ -123,6 +129,11 @@ impl Roster {
         &self.considered
     }
 
+    /// What is kept of the last choice.
+    pub(super) fn shortlist(&self) -> Shortlist {
+        Shortlist::of(&self.considered, self.looked_up)
+    }
+
     /// Filters, prices, picks and books.
     pub(super) fn choose(
         &mut self,
@@ -137,28 +148,38 @@ impl Roster {
         let size = self.size(ask, row);
         self.filter(ask, row, tried);
         self.sample(rng);
+        self.look_up(ask, row, size);
         self.price(size, now);
         self.heed(ask.deadline);
         self.list(row, size.work, now);
         let found = self.candidates.len();
         let last = self.models[row].last;
         let picked = self.rules.policy.pick(&mut self.candidates, last, rng);
-        let Some(Candidate { worker, terms, .. }) = picked else {
+        let Some(Candidate {
+            worker,
+            terms,
+            cached,
+            ..
+        }) = picked
+        else {
             return Err(self.refusal(ask, row, tried));
         };
         self.mark_picked(worker);
         let order = Order {
             number: self.booked,
             model: row,
-            size,
+            size: size.cached(cached),
             max_tokens: ask.max_tokens,
             streamed: ask.streamed,
             wait: terms.wait,
             is_test: false,
         };
+        let mut booking = self.book(worker, order, now);
+        let kv_tokens = self.workers[worker.index()].told.kv_tokens;
+        booking.belief = self.reuse.sent(worker, &ask.prefix, kv_tokens);
         Ok(Choice {
             worker,
-            booking: self.book(worker, order, now),
+            booking,
             terms,
             candidates: found,
         })
@@ -192,13 +213,18 @@ impl Roster {
             self.traffic.lost(now - booking.sent);
         }
         let id = booking.worker();
-        let (worker, machine) = self.at(id)?;
+        let worker = self.workers.get(id.index())?;
         let left = worker.condition().state();
+        if worker.generation() == booking.generation {
+            self.reuse.ended(&booking, outcome);
+        }
+        let (worker, machine) = self.at(id)?;
         let cause = worker.finish(booking, outcome, machine, now)?;
         if !self.may_eject(id, cause) {
             return None;
         }
         self.worker_mut(id)?.eject(cause, now);
+        self.reuse.lost(id);
         Some(left)
     }
 
@@ -234,6 +260,7 @@ impl Roster {
     pub(super) fn check(&self) -> Result<(), String> {
         self.workers.iter().try_for_each(Worker::check)?;
         self.models.iter().try_for_each(Model::check)?;
+        self.reuse.check()?;
         for (home, machine) in self.machines.iter().enumerate() {
             let busy = self.workers.iter().zip(&self.homes);
             let busy = busy.filter(|(worker, at)| **at == home && worker.inflight() > 0);
@@ -258,6 +285,14 @@ impl Roster {
             seen: ask.prompt,
             ..Size::new(ask.work, prompt.unwrap_or_default(), output)
         }
+    }
+
+    /// Finds out who has how much of the prompt.
+    fn look_up(&mut self, ask: &Ask, row: usize, size: Size) {
+        let block = self.models[row].density.tokens(ask.prefix.each);
+        self.reuse.look(&ask.prefix, block);
+        let has_blocks = !ask.prefix.blocks.is_empty();
+        self.looked_up = if has_blocks { size.prompt } else { 0.0 };
     }
 
     fn book(&mut self, worker: WorkerId, order: Order, now: Seconds) -> Booking {
@@ -328,6 +363,7 @@ mod tests {
     use super::super::pick::SAMPLE;
     use super::models::MOST_MODELS;
     use super::*;
+    use crate::facts::Prefix;
     use crate::units::Length;
 
     /// Worker 0 serves `small`, worker 1 `small` and `large`; two requests at a time each.
@@ -357,6 +393,7 @@ mod tests {
             path: None,
             work: Work::Generate,
             prompt: Length::Tokens(100.0),
+            prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,
             streamed: true,
@@ -677,6 +714,7 @@ mod tests {
         let mut roster = roster();
         let text = |model| Ask {
             prompt: Length::Bytes(5_000.0),
+            prefix: Prefix::default(),
             ..ask(Some(model))
         };
         let tokens = |roster: &Roster, ask: &Ask| {
@@ -687,6 +725,7 @@ mod tests {
             let choice = choose(&mut roster, &text("large"), &[]).unwrap();
             let outcome = Outcome::Answered {
                 prompt_tokens: Some(2_000.0),
+                cached_tokens: None,
                 output_tokens: None,
             };
             roster.finish(choice.booking, outcome, Seconds(1.0));
@@ -722,6 +761,7 @@ mod tests {
             let choice = choose(roster, ask, &[WorkerId(0)]).unwrap();
             let outcome = Outcome::Answered {
                 prompt_tokens: None,
+                cached_tokens: None,
                 output_tokens: Some(11.0),
             };
             roster.finish(choice.booking, outcome, Seconds(1.0));

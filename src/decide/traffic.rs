@@ -144,7 +144,7 @@ impl Traffic {
             Work::Generate => (&mut self.generate, 1.0),
             Work::Embed => (&mut self.embed, 0.0),
         };
-        mean.add(size.prompt);
+        mean.add(size.fresh());
         self.generating.add(generates);
     }
 

@@ -12,12 +12,12 @@ use super::backlog::{Backlog, Pending};
 use super::booking::{Booking, FirstByte, Order, Record};
 use super::calibration::Calibration;
 use super::condition::Condition;
-use super::cost::Size;
 use super::decode_meter::DecodeMeter;
 use super::eject::EjectCause;
 use super::line_fit::Sample;
 use super::machine::{Machine, Mark, Span};
 use super::memory::Memory;
+use super::reuse::Belief;
 use super::speed::{Speeds, Whole};
 use super::traffic::believable;
 use crate::units::{Seconds, WorkerId};
@@ -155,6 +155,7 @@ impl Worker {
             number: order.number,
             model: order.model,
             size: order.size,
+            belief: Belief::default(),
             max_tokens: order.max_tokens,
             streamed: order.streamed,
             is_test: order.is_test,
@@ -167,7 +168,7 @@ impl Worker {
         self.backlog.push(Pending {
             number: order.number,
             work: order.size.work,
-            prompt: order.size.prompt,
+            prompt: order.size.fresh(),
             sent: now,
         });
         if order.size.work == Work::Generate {
@@ -210,7 +211,7 @@ impl Worker {
         };
         booking.first_byte = Some(first_byte);
         if booking.decodes() {
-            self.learn_prefill(Work::Generate, booking.size.prompt, first_byte, machine);
+            self.learn_prefill(Work::Generate, booking.size.fresh(), first_byte, machine);
             self.meter.begin(now);
         }
         if booking.decodes() || booking.work() == Work::Embed {
@@ -258,12 +259,14 @@ impl Worker {
         }
         if let Outcome::Answered {
             prompt_tokens,
+            cached_tokens,
             output_tokens,
         } = outcome
         {
             self.first_byte(&mut booking, machine, now);
-            let prompt = believable(prompt_tokens).unwrap_or(booking.size.prompt);
-            self.learn(&booking, prompt, believable(output_tokens), machine);
+            let (prompt, cached) = (believable(prompt_tokens), believable(cached_tokens));
+            let fresh = booking.size.fresh_of(prompt, cached);
+            self.learn(&booking, fresh, believable(output_tokens), machine);
         }
         self.release(&booking, outcome, now);
         if self.inflight == 0 {
@@ -342,7 +345,6 @@ impl Worker {
         let Some(first_byte) = booking.first_byte else {
             return;
         };
-        let prompt = Size::new(booking.size.work, prompt, 0.0).prompt;
         match (booking.size.work, output) {
             (Work::Embed, _) => self.learn_prefill(Work::Embed, prompt, first_byte, machine),
             (Work::Generate, Some(output)) if !booking.streamed => {
@@ -385,6 +387,7 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cost::Size;
     use super::super::eject::EjectRule;
     use super::*;
 
@@ -426,6 +429,7 @@ mod tests {
     fn answered(prompt: f64, output: f64) -> Outcome {
         Outcome::Answered {
             prompt_tokens: Some(prompt),
+            cached_tokens: None,
             output_tokens: Some(output),
         }
     }

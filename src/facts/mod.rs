@@ -8,14 +8,16 @@ mod kserve;
 pub mod nesting;
 mod openai;
 mod percent;
+mod prefix;
 mod usage;
 
 use std::ops::Range;
 
 pub use built_in::{BuiltIn, Inference};
 pub use kserve::work_of as kserve_work;
-pub use openai::{Peek, peek};
+pub use openai::{Peek, Piece, peek};
 pub use percent::{name_in_path, percent_decoded, percent_encoded};
+pub use prefix::{MOST_BLOCKS, Prefix, Salt, prefix};
 pub use usage::{Usage, UsageScan};
 
 use crate::units::{Length, ModelName};
@@ -46,4 +48,6 @@ pub struct RequestFacts {
     pub max_tokens: Option<u32>,
     /// How long its prompt is.
     pub prompt: Length,
+    /// How its prompt begins; nothing when no answer is generated from it.
+    pub prefix: Prefix,
 }

@@ -37,7 +37,7 @@ pub fn is_too_deep(json: &[u8]) -> bool {
 }
 
 /// Where a string that began before `at` has ended.
-fn string_end(json: &[u8], mut at: usize) -> usize {
+pub(super) fn string_end(json: &[u8], mut at: usize) -> usize {
     while let Some(found) = json.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found;
         if json[at] == b'"' {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use sonic_rs::{JsonValueTrait, LazyValue};
 
 use super::nesting;
+use super::prefix::Part;
 use crate::fault::{Fault, Kind};
 use crate::units::Length;
 
@@ -25,10 +26,18 @@ pub struct Peek {
     pub max_tokens: Option<u32>,
     /// `user`, or the session a client names in its body; only ever compared, never shown.
     pub session: Option<String>,
-    /// Where the values stand that make up the prompt, in the order of the body.
-    pub prompt: Vec<Range<usize>>,
+    /// What makes up the prompt, in the order of the body.
+    pub prompt: Vec<Piece>,
     /// Token ids of a prompt that comes as such and not as text.
     pub token_ids: usize,
+}
+
+/// A value that is a piece of the prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece {
+    pub(super) part: Part,
+    /// Where it stands.
+    pub span: Range<usize>,
 }
 
 impl Peek {
@@ -39,7 +48,7 @@ impl Peek {
         if self.token_ids > 0 {
             return Length::Tokens(self.token_ids as f64);
         }
-        let bytes: usize = self.prompt.iter().map(ExactSizeIterator::len).sum();
+        let bytes: usize = self.prompt.iter().map(|piece| piece.span.len()).sum();
         Length::Bytes(bytes as f64)
     }
 }
@@ -70,7 +79,8 @@ pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
                 if matches!(key.as_ref(), "prompt" | "input") {
                     seen.token_ids += token_ids(&body[span.clone()]);
                 }
-                seen.prompt.push(span);
+                let part = Part::of(&key);
+                seen.prompt.push(Piece { part, span });
             }
             _ => {}
         }
@@ -140,7 +150,7 @@ mod tests {
         assert!(seen.stream);
         assert_eq!(seen.max_tokens, Some(7));
         assert_eq!(
-            &body[seen.prompt[0].clone()],
+            &body[seen.prompt[0].span.clone()],
             br#"[{"role":"user","content":"hi"}]"#
         );
     }

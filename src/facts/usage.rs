@@ -4,7 +4,9 @@
 //! usage says otherwise; a `usage` object in any event is read. Other answers: engines write `usage` near the end of
 //! the object, so the last few hundred bytes are kept and searched once the answer is complete. Nothing is held back
 //! and nothing is kept but those bytes. Names: OpenAI's `prompt_tokens`, `completion_tokens`,
-//! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`.
+//! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`. Anthropic's
+//! `input_tokens` leave out what was read from the cache or written to it (its "Prompt caching", "Tracking cache
+//! performance"); here a prompt is all of it.
 
 use std::sync::LazyLock;
 
@@ -17,11 +19,12 @@ const TAIL: usize = 1024;
 const QUOTE: u8 = b'"';
 
 /// The keys of a usage object, for each count the name that is believed first.
-const COUNTS: [&[u8]; 6] = [
+const COUNTS: [&[u8]; 7] = [
     b"prompt_tokens",
     b"input_tokens",
     b"cached_tokens",
     b"cache_read_input_tokens",
+    b"cache_creation_input_tokens",
     b"completion_tokens",
     b"output_tokens",
 ];
@@ -99,7 +102,17 @@ impl UsageScan {
         else {
             return;
         };
-        let [prompt, input, cached, cache_read, completion, output] = counts(object);
+        let [
+            prompt,
+            input,
+            cached,
+            cache_read,
+            cache_made,
+            completion,
+            output,
+        ] = counts(object);
+        let apart = [cache_read, cache_made].into_iter().flatten();
+        let input = input.map(|input| apart.fold(input, u64::saturating_add));
         self.found = Usage {
             prompt: prompt.or(input).or(self.found.prompt),
             cached: cached.or(cache_read).or(self.found.cached),
@@ -221,12 +234,12 @@ mod tests {
     #[test]
     fn anthropic_reports_in_two_events() {
         let mut scan = UsageScan::new(true);
-        scan.chunk(b"event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":25,\"cache_read_input_tokens\":10}}}\n\n");
+        scan.chunk(b"event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":25,\"cache_read_input_tokens\":10,\"cache_creation_input_tokens\":7}}}\n\n");
         scan.chunk(b"event: message_delta\ndata: {\"usage\":{\"output_tokens\":15}}\n\n");
         assert_eq!(
             scan.finish(),
             Usage {
-                prompt: Some(25),
+                prompt: Some(42),
                 cached: Some(10),
                 output: Some(15)
             }

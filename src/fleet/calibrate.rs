@@ -214,6 +214,7 @@ impl Calibrator {
         let usage = scan.finish();
         Ok(Outcome::Answered {
             prompt_tokens: usage.prompt.map(|count| count as f64),
+            cached_tokens: usage.cached.map(|count| count as f64),
             output_tokens: usage.output.map(|count| count as f64),
         })
     }
@@ -227,6 +228,7 @@ impl Ended {
                 "ok",
                 Outcome::Answered {
                     prompt_tokens: None,
+                    cached_tokens: None,
                     output_tokens: None,
                 },
             ),

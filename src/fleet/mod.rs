@@ -120,7 +120,7 @@ impl Fleet {
         let mut core = self.core.lock();
         let Core { state, rng, .. } = &mut *core;
         let choice = state.choose(ask, tried, now, rng);
-        let considered = Shortlist::of(state.considered());
+        let considered = state.shortlist();
         drop(core);
         self.turn(choice, considered)
     }

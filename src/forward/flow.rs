@@ -312,6 +312,7 @@ fn with_tokens(outcome: Outcome, usage: Usage) -> Outcome {
     match outcome {
         Outcome::Answered { .. } => Outcome::Answered {
             prompt_tokens: usage.prompt.map(|count| count as f64),
+            cached_tokens: usage.cached.map(|count| count as f64),
             output_tokens: usage.output.map(|count| count as f64),
         },
         other => other,

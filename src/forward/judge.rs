@@ -46,6 +46,7 @@ const fn judged(label: &'static str, outcome: Outcome, ending: Ending) -> Judgem
 pub(super) fn answer(status: StatusCode, headers: &HeaderMap, built_in: bool) -> Judgement {
     let good = Outcome::Answered {
         prompt_tokens: None,
+        cached_tokens: None,
         output_tokens: None,
     };
     match status.as_u16() {

@@ -5,7 +5,7 @@
 //! the model's name: no prompt, no path, no query, no header, no name longer than the access log would repeat.
 //!
 //! The ring is bounded by [`MOST_KEPT`] requests, each by [`MOST_CHOICES`] choices and each choice by
-//! [`Shortlist::MOST`] workers of 32 bytes. With two workers and one attempt a request takes about 0.5 KiB, 5 MiB in
+//! [`Shortlist::MOST`] workers of 36 bytes. With two workers and one attempt a request takes about 0.5 KiB, 5 MiB in
 //! all; if every request were sent to eight workers out of more than thirty-two it would be 9 KiB, 90 MiB in all.
 //!
 //! A look-up compares every id in the ring while no request can end. That is some tenths of a millisecond, and only who
@@ -147,6 +147,12 @@ impl Made {
         if let Some(choice) = attempts.find(|choice| choice.worker == Some(worker)) {
             choice.ended = Some((outcome, at));
         }
+    }
+
+    /// The last choice that led to an attempt.
+    pub(super) fn last_sent(&self) -> Option<&Shortlist> {
+        let choice = self.0.iter().rev().find(|choice| choice.worker.is_some())?;
+        Some(&choice.considered)
     }
 
     pub(super) fn into_choices(self) -> Vec<ChoiceMade> {

@@ -319,6 +319,8 @@ impl Exchange {
             series.count(total, self.first_byte_after());
         }
         self.series.count_tokens(self.usage);
+        let metrics = &self.observe.metrics;
+        metrics.reuse.count(&self.made, self.usage.cached);
     }
 
     fn age(&self) -> Seconds {

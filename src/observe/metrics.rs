@@ -15,6 +15,7 @@ use prometheus::{
 };
 
 use super::names::{Kind, Row, TABLE, WORKER_STATES};
+use super::reuse::ReuseSeries;
 use super::series::{Families, Models};
 use crate::units::{ModelName, Seconds};
 
@@ -100,6 +101,7 @@ pub struct Metrics {
     pub(super) attempts: Counters<2>,
     pub(super) retries: Counters<1>,
     pub(super) tests: Counters<2>,
+    pub(super) reuse: ReuseSeries,
     pub(super) refused: Counters<1>,
     pub(super) log_dropped: IntCounter,
     queue_depth: Gauge,
@@ -135,6 +137,7 @@ impl Metrics {
             attempts: rows.counters("forebay_attempts_total")?,
             retries: rows.counters("forebay_retries_total")?,
             tests: rows.counters("forebay_tests_total")?,
+            reuse: ReuseSeries::new(&rows.counters("forebay_prefix_tokens_total")?)?,
             refused: rows.counters("forebay_connections_refused_total")?,
             log_dropped: rows.counter("forebay_access_log_dropped_total")?,
             queue_depth: rows.gauge("forebay_queue_depth")?,

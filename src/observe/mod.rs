@@ -12,6 +12,7 @@ mod exchange;
 mod metrics;
 pub mod names;
 mod request_id;
+mod reuse;
 mod series;
 mod tested;
 mod times;

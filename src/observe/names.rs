@@ -204,6 +204,12 @@ pub const TABLE: &[Row] = &[
         help: "Tokens as workers report them: prompt (all read), cached (of those, found in the worker's cache), output (written).",
     },
     Row {
+        name: "forebay_prefix_tokens_total",
+        kind: Kind::Counter,
+        labels: &["kind"],
+        help: "Tokens of prompts whose beginning was looked up: prompt (all of them), best (the most that a worker was believed to have cached), matched (what the chosen worker was believed to have), reported (what it reports to have reused).",
+    },
+    Row {
         name: "forebay_connections_refused_total",
         kind: Kind::Counter,
         labels: &["cause"],

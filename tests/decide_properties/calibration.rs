@@ -169,6 +169,7 @@ impl Experiment {
             let booking = self.held[job.client].take().expect("a booking");
             let outcome = Outcome::Answered {
                 prompt_tokens: None,
+                cached_tokens: None,
                 output_tokens: None,
             };
             self.fleet.finish(booking, outcome, now);

@@ -159,6 +159,7 @@ impl ClosedLoop {
         let Wanted { prompt, output } = self.wanted[client];
         let outcome = Outcome::Answered {
             prompt_tokens: Some(prompt),
+            cached_tokens: None,
             output_tokens: (output > 0).then(|| f64::from(output)),
         };
         self.fleet.finish(booking, outcome, now);

@@ -138,10 +138,12 @@ impl History {
             Outcome::Rejected,
             Outcome::Answered {
                 prompt_tokens: None,
+                cached_tokens: None,
                 output_tokens: Some(f64::NAN),
             },
             Outcome::Answered {
                 prompt_tokens: Some(300.0),
+                cached_tokens: None,
                 output_tokens: Some(40.0),
             },
         ];

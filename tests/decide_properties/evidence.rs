@@ -14,6 +14,7 @@ use crate::{ask, spec};
 const SEEDS: u64 = 256;
 const ANSWERED: Outcome = Outcome::Answered {
     prompt_tokens: None,
+    cached_tokens: None,
     output_tokens: None,
 };
 

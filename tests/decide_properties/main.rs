@@ -15,13 +15,16 @@ mod evidence;
 mod line;
 mod machine;
 mod neighbours;
+mod prefix_index;
 mod retries;
+mod reuse;
 mod shares;
 mod weights;
 
 use std::sync::Arc;
 
 use forebay::decide::{Ask, EjectRule, Work, WorkerSpec};
+use forebay::facts::Prefix;
 use forebay::units::{Length, ModelName};
 
 /// A worker that serves these models, of which nothing is known.
@@ -47,6 +50,7 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
         path: None,
         work,
         prompt: Length::Tokens(prompt),
+        prefix: Prefix::default(),
         max_tokens: None,
         deadline: None,
         streamed: true,

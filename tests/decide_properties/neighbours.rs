@@ -61,6 +61,7 @@ impl Card {
             if let Some((booking, _)) = slot.take_if(|(_, left)| *left < 1e-9) {
                 let outcome = Outcome::Answered {
                     prompt_tokens: Some(200.0),
+                    cached_tokens: None,
                     output_tokens: None,
                 };
                 self.fleet.finish(booking, outcome, Seconds(self.now));

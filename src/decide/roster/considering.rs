@@ -20,6 +20,7 @@ impl Roster {
             worker: worker.id(),
             fate: fit.excludes(worker).map_or(Fate::Candidate, Fate::Excluded),
             terms: Terms::default(),
+            cached: 0.0,
         }));
         self.considered = considered;
         self.prefer_elsewhere(tried);
@@ -69,7 +70,9 @@ impl Roster {
         for one in &mut considered {
             if one.fate != Fate::Excluded(Exclusion::NotSampled) {
                 let worker = &self.workers[one.worker.index()];
+                let size = size.cached(self.reuse.cached(one.worker));
                 one.terms = cost::price(worker, self.machine(worker), size, loss, now);
+                one.cached = size.cached;
             }
         }
         self.considered = considered;
@@ -95,9 +98,13 @@ impl Roster {
         listed.clear();
         listed.extend(candidates(&self.considered).map(|considered| {
             let worker = &self.workers[considered.worker.index()];
+            let line = worker.speeds().prefill(work);
+            let alone = considered.terms.own + considered.terms.decode;
             Candidate {
                 worker: considered.worker,
                 terms: considered.terms,
+                cached: considered.cached,
+                whole: alone.0 + line.slope * considered.cached,
                 samples: worker.speeds().prefill_samples(work),
                 inflight: worker.inflight(),
                 owed: 0.0,

@@ -219,7 +219,7 @@ impl Messages {
     fn message(&self, content: &Value, stop_reason: Option<&str>, usage: Usage) -> Value {
         json!({"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": content,
                "stop_reason": stop_reason, "stop_sequence": null,
-               "usage": {"input_tokens": usage.prompt, "output_tokens": usage.output,
+               "usage": {"input_tokens": usage.prompt - usage.cached, "output_tokens": usage.output,
                          "cache_read_input_tokens": usage.cached}})
     }
 
@@ -254,7 +254,7 @@ impl Dialect for Messages {
             Self::event(&json!({"type": "content_block_stop", "index": 0})),
             Self::event(&json!({"type": "message_delta",
                                 "delta": {"stop_reason": "max_tokens", "stop_sequence": null},
-                                "usage": {"input_tokens": usage.prompt, "output_tokens": usage.output}})),
+                                "usage": {"output_tokens": usage.output}})),
             Self::event(&json!({"type": "message_stop"})),
         ]
     }
