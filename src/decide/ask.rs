@@ -42,6 +42,24 @@ pub struct WorkerSpec {
     pub tests: Tests,
 }
 
+impl WorkerSpec {
+    /// A worker of which no more is known: it serves no model by name, is up or down by one probe, and is not tested.
+    #[must_use]
+    pub fn new(name: &str, cap: u32) -> Self {
+        WorkerSpec {
+            name: name.into(),
+            models: Vec::new(),
+            cap,
+            speed: None,
+            rise: 1,
+            fall: 1,
+            machine: None,
+            eject: EjectRule::default(),
+            tests: Tests::Off,
+        }
+    }
+}
+
 /// What an engine says of itself that bounds its work; what is `None` it does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {

@@ -215,20 +215,12 @@ impl Condition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::eject::EjectRule;
     use super::*;
 
     fn condition() -> Condition {
         Condition::new(&WorkerSpec {
-            name: "w".into(),
-            models: Vec::new(),
-            cap: 4,
-            speed: None,
-            rise: 1,
             fall: 2,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
+            ..WorkerSpec::new("w", 4)
         })
     }
 
