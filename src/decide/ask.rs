@@ -143,7 +143,7 @@ pub enum NoChoice {
     Away,
 }
 
-/// How a request ended. `Failed` and `Refused` speak against the worker; the others don't.
+/// How a request ended. `Failed`, `Lost` and `Refused` speak against the worker; the others don't.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// With a whole answer; the counts are the worker's own, where it reports them.
@@ -153,8 +153,10 @@ pub enum Outcome {
         /// Tokens of the answer.
         output_tokens: Option<f64>,
     },
-    /// The worker had it and failed: a reset, a 5xx, a deadline, an answer cut or malformed.
+    /// The worker had it and failed: a 5xx, a deadline, an answer that is malformed.
     Failed,
+    /// The connection ended after the request may have been sent and before its answer was whole.
+    Lost,
     /// The worker never got it: no connection could be opened.
     Refused,
     /// The worker never got it, for a reason that is not its own.

@@ -188,7 +188,8 @@ impl Roster {
             outputs.add(booking.max_tokens, output);
             self.traffic.answered(output);
         }
-        if matches!(outcome, Outcome::Failed | Outcome::Refused) && !booking.is_test {
+        if matches!(outcome, Outcome::Failed | Outcome::Lost | Outcome::Refused) && !booking.is_test
+        {
             self.traffic.lost(now - booking.sent);
         }
         let id = booking.worker();
