@@ -9,10 +9,9 @@
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay::decide::{Ask, Booking, EjectRule, FleetState, Outcome, Policy, Work, WorkerSpec};
+use forebay::decide::{Ask, Booking, FleetState, Outcome, Policy, Work, WorkerSpec};
 use forebay::facts::Prefix;
 use forebay::rng::Rng;
 use forebay::units::{Length, ModelName, Seconds};
@@ -40,15 +39,11 @@ impl Bench {
     fn new(workers: u32) -> Self {
         let model = ModelName::new("model");
         let spec = |id| WorkerSpec {
-            name: Arc::from(format!("worker-{id}")),
             models: vec![model.clone()],
-            cap: 64,
             speed: Some(1.0 + f64::from(id % 5)),
             rise: 2,
             fall: 3,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: forebay::decide::Tests::Off,
+            ..WorkerSpec::new(&format!("worker-{id}"), 64)
         };
         let mut bench = Bench {
             fleet: FleetState::new((0..workers).map(spec).collect(), Policy::LeastTime),

@@ -8,6 +8,8 @@
 
 mod support;
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use forebay::units::Seconds;
 use support::engine::Engine;
 use support::engine::knobs::{Dialect, Health, Knobs};
@@ -195,11 +197,14 @@ fn a_worker_that_is_not_itself_yet_is_starting_and_says_why() {
     let engine = passing_for(Dialect::Triton);
     engine.tune(|knobs| knobs.health = Health::Status(503));
     let proxy = Proxy::setup().worker_with("w", &engine, NOTHING).launch();
-    expect_soon("it was asked", || engine.probes() > 3);
-    let row = proxy.worker("w");
-    assert_eq!(row["state"], "starting");
-    assert_eq!(row["reason"], "its engine is not known yet");
-    assert!(row.get("engine").is_none());
+    let row = || proxy.worker("w");
+    expect_soon("it says why", || {
+        let row = row();
+        let why = row["reason"].as_str().unwrap();
+        why.starts_with("its engine is not known yet: /") && why.ends_with(" answered 503")
+    });
+    assert_eq!(row()["state"], "starting");
+    assert!(row().get("engine").is_none());
     engine.tune(|knobs| knobs.health = Health::Good);
     expect_soon("it is up", || proxy.worker("w")["state"] == "up");
     assert_eq!(proxy.worker("w")["engine"], "triton");
@@ -250,4 +255,37 @@ fn slots_that_an_engine_reports_bound_what_it_is_given_unless_the_operator_says_
     };
     shows(NOTHING, 3);
     shows(&format!("{NOTHING}max_inflight = 5"), 5);
+}
+
+#[test]
+fn a_worker_that_closes_every_connection_is_down_and_says_why() {
+    let closing = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("http://{}", closing.local_addr().unwrap());
+    std::thread::spawn(move || closing.incoming().for_each(drop));
+    let proxy = Proxy::setup().worker_at("w", &url, NOTHING).launch();
+    expect_soon("it is down", || proxy.worker("w")["state"] == "down");
+    let row = proxy.worker("w");
+    assert!(
+        row["reason"].as_str().unwrap().contains("connection"),
+        "{row}"
+    );
+}
+
+#[test]
+fn a_list_of_models_that_is_too_long_is_said() {
+    let engine = Engine::start();
+    let names = (0..20_000).map(|number| format!("a-model-of-a-rather-long-name-{number}"));
+    engine.tune(|knobs| knobs.models = names.collect());
+    for (lines, state, why) in [
+        (NOTHING, "starting", "its engine is not known yet"),
+        ("# models =\n", "down", "what it serves is not known"),
+    ] {
+        let proxy = Proxy::setup().worker_with("w", &engine, lines).launch();
+        let why = format!("{why}: /v1/models: more than 1MiB, or cut");
+        expect_soon("it says why", || {
+            let row = proxy.worker("w");
+            row["state"] == state && row["reason"] == *why
+        });
+        expect_soon("so does the log", || proxy.stderr().contains(&why[..20]));
+    }
 }

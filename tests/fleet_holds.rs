@@ -339,7 +339,7 @@ const FAKETIME: [&str; 2] = [
 fn p10_a_wall_clock_that_jumps_an_hour_either_way_ends_no_request() {
     let Some(library) = FAKETIME.iter().find(|file| Path::new(file).exists()) else {
         // The last line of the test's output.
-        println!("skipped: libfaketime is not installed here (Debian's package `faketime`)");
+        println!("skipped: libfaketime is not installed here (Debian's package `libfaketime`)");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

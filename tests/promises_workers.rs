@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay::units::Seconds;
 
 use support::client::request;
 use support::engine::Engine;
@@ -24,16 +25,17 @@ use support::proxy::Proxy;
 /// The longest a worker may go on after its client left (P8).
 const LET_GO: f64 = 0.5;
 
+/// Quick probes that let a worker back in and never take one out: a death is learned from requests alone.
+const RETURNS_ONLY: &str = "interval = \"20ms\"\nrise = 1\nfall = 1000";
+
 /// Two workers that take turns, both up. No request may be sent twice; what was never sent may be tried again.
 fn a_pair() -> ([Engine; 2], Proxy) {
     let engines = [Engine::start(), Engine::start()];
     let proxy = Proxy::setup()
         .worker("a", &engines[0])
         .worker("b", &engines[1])
-        // A worker that came back is used at once, however often it died before.
-        .section("[routing]\npolicy = \"round_robin\"\nretries = { extra = 0 }\n[eject]\nfirst = \"50ms\"\nmax = \"50ms\"\n[[route]]\npath = \"/raw/*\"")
-        // Slower than the test: what is learned of a death is learned from requests alone.
-        .probe("interval = \"60s\"\nrise = 1")
+        .section("[routing]\npolicy = \"round_robin\"\nretries = { extra = 0 }\n[[route]]\npath = \"/raw/*\"")
+        .probe(RETURNS_ONLY)
         .start();
     (engines, proxy)
 }
@@ -67,6 +69,43 @@ fn p01_no_request_fails_while_idle_workers_die_and_come_back() {
             assert_eq!(client.call("POST", CHAT, &chat("x")).status, 200, "{round}");
         }
         dying.accept();
+        expect_soon("it is back", || proxy.all_are_up());
+    }
+}
+
+#[test]
+fn p01_a_worker_killed_again_and_again_is_back_as_soon_as_its_probes_pass() {
+    let engines = [Engine::start(), Engine::start()];
+    let proxy = Proxy::setup()
+        .worker("a", &engines[0])
+        .worker("b", &engines[1])
+        .section("[routing]\npolicy = \"round_robin\"\n[eject]\nfirst = \"10m\"\nmax = \"10m\"")
+        .probe(RETURNS_ONLY)
+        .start();
+    let dying = &engines[0];
+    let good = || assert_eq!(proxy.chat(&chat("x")).status, 200);
+    for round in 1..=4 {
+        // It has proved itself since it came back, and may be given several at a time.
+        (0..8).for_each(|_| good());
+        let before = dying.count();
+        dying.tune(|knobs| knobs.fail(Failure::Hang, 3));
+        std::thread::scope(|scope| {
+            (0..6).for_each(|_| drop(scope.spawn(good)));
+            expect_soon("it has three", || dying.count() == before + 3);
+            dying.kill();
+        });
+        assert_eq!(proxy.worker("a")["state"], "ejected");
+        let lost = [("worker", "a"), ("cause", "lost")];
+        assert_eq!(
+            proxy.metric("forebay_ejections_total", &lost),
+            f64::from(round)
+        );
+        let killed = dying.now();
+        expect_soon("ten probes have failed", || {
+            dying.now() - killed > Seconds(0.2)
+        });
+        dying.accept();
+        expect_soon("it is back", || proxy.worker("a")["state"] == "up");
     }
 }
 
@@ -108,7 +147,10 @@ impl Drop for Ending<'_> {
 fn kill_once(dying: &Engine, load: &Load) {
     let before = load.answered();
     dying.kill();
-    expect_soon("the load goes on", || load.answered() > before + 150);
+    let killed = dying.now();
+    expect_soon("the load goes on and probes have failed", || {
+        load.answered() > before + 150 && dying.now() - killed > Seconds(0.2)
+    });
     dying.accept();
     let (seen, before) = (dying.count(), load.answered());
     expect_soon("it works again", || {
@@ -125,10 +167,9 @@ fn p01_no_request_fails_over_twelve_kills_under_load() {
     let proxy = Proxy::setup()
         .worker("a", &engines[0])
         .worker("b", &engines[1])
-        // Uses a worker that came back at once, whatever was learned of the two meanwhile.
-        .section(
-            "[routing]\npolicy = \"least_inflight\"\n[eject]\nfirst = \"50ms\"\nmax = \"50ms\"",
-        )
+        // Uses a worker that came back, whatever was learned of the two meanwhile.
+        .section("[routing]\npolicy = \"least_inflight\"")
+        .probe("interval = \"20ms\"")
         .start();
     let load = Load::default();
     std::thread::scope(|scope| {

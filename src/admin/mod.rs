@@ -437,7 +437,7 @@ mod tests {
             "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up",
             "since": "2026-11-30T02:43:19.500Z", "engine": "vllm", "models": ["chat"], "inflight": 2, "max_inflight": 64,
             "queue": 1, "decoding": 1, "prefill": { "request_s": 0.01, "token_s": 0.0002 },
-            "rtt_s": 0.001, "speed": 2.3, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "refused": 0}, "failures": 0,
+            "rtt_s": 0.001, "speed": 2.3, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "lost": 0, "refused": 0}, "failures": 0,
         });
         assert_eq!(json["workers"], serde_json::json!([expected]));
         assert_eq!(json["queued"], 3);

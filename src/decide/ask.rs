@@ -43,6 +43,24 @@ pub struct WorkerSpec {
     pub tests: Tests,
 }
 
+impl WorkerSpec {
+    /// A worker of which no more is known: it serves no model by name, is up or down by one probe, and is not tested.
+    #[must_use]
+    pub fn new(name: &str, cap: u32) -> Self {
+        WorkerSpec {
+            name: name.into(),
+            models: Vec::new(),
+            cap,
+            speed: None,
+            rise: 1,
+            fall: 1,
+            machine: None,
+            eject: EjectRule::default(),
+            tests: Tests::Off,
+        }
+    }
+}
+
 /// What an engine says of itself that bounds its work; what is `None` it does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {
@@ -128,7 +146,7 @@ pub enum NoChoice {
     Away,
 }
 
-/// How a request ended. `Failed` and `Refused` speak against the worker; the others don't.
+/// How a request ended. `Failed`, `Lost` and `Refused` speak against the worker; the others don't.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// With a whole answer; the counts are the worker's own, where it reports them.
@@ -140,8 +158,10 @@ pub enum Outcome {
         /// Tokens of the answer.
         output_tokens: Option<f64>,
     },
-    /// The worker had it and failed: a reset, a 5xx, a deadline, an answer cut or malformed.
+    /// The worker had it and failed: a 5xx, a deadline, an answer that is malformed.
     Failed,
+    /// The connection ended after the request may have been sent and before its answer was whole.
+    Lost,
     /// The worker never got it: no connection could be opened.
     Refused,
     /// The worker never got it, for a reason that is not its own.

@@ -97,7 +97,7 @@ impl Record {
     pub(super) fn ended(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Answered { .. } => self.answered += 1,
-            Outcome::Failed => self.failed += 1,
+            Outcome::Failed | Outcome::Lost => self.failed += 1,
             Outcome::Refused
             | Outcome::Unsent
             | Outcome::Gone

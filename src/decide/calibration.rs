@@ -4,7 +4,8 @@
 //! (Simulated: after a minute at a fifth of its speed it gets 7 % of its share back without tests, 87 % with them.)
 //! A test goes to a worker that is up, holds nothing and has shown nothing for [`IDLE`]; the first [`FIRST`] after it
 //! joined or came back follow each other at [`HASTE`], since then nothing, or nothing that still holds, is known of it.
-//! What clients show pays for those too.
+//! So do those after a surprise, a sample far off its line: the machine may have become another. What clients show pays
+//! for those too.
 //!
 //! Tests are like what clients ask: of models that were asked for within [`ASKED`], in turn, and of the kind that was
 //! asked last. A made-up test is a chat or an embedding; a model that clients use in other ways (rerank, KServe) can be
@@ -27,6 +28,8 @@ const IDLE: Seconds = Seconds(15.0);
 const FIRST: u64 = 6;
 /// and the time between two of them.
 const HASTE: Seconds = Seconds(1.0);
+/// The least time between two reasons for haste: a worker that surprises all the time is not tested all the time.
+const CALM: Seconds = Seconds(60.0);
 /// How long a client's request for a model is a reason to test it.
 const ASKED: Seconds = Seconds(300.0);
 /// How long a worker is not tested with a model whose test it refused.
@@ -123,6 +126,15 @@ impl Tests {
     }
 }
 
+/// How much a worker has shown of its speed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    /// Samples of its prefill.
+    pub samples: u64,
+    /// Samples of any kind that were far off what was believed.
+    pub surprises: u64,
+}
+
 /// The tests of one worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calibration {
@@ -130,8 +142,10 @@ pub(super) struct Calibration {
     up_since: Option<Seconds>,
     /// Samples still wanted soon.
     owed: u64,
-    /// The samples that it has shown.
-    samples: u64,
+    /// When they were last said to be.
+    hurried: Seconds,
+    /// What it has shown.
+    shown: Shown,
     /// How many of the next samples are a test's own.
     awaited: u64,
     /// When the last sample was noticed or the last test booked.
@@ -143,23 +157,32 @@ pub(super) struct Calibration {
 }
 
 impl Calibration {
-    /// Whether a worker that has been up since then and has shown so many samples should be tested now. To be asked
-    /// several times a second.
-    pub(super) fn is_due(&mut self, up_since: Seconds, samples: u64, now: Seconds) -> bool {
+    /// Whether a worker that has been up since then and has shown so much should be tested now. To be asked several times
+    /// a second.
+    pub(super) fn is_due(&mut self, up_since: Seconds, shown: Shown, now: Seconds) -> bool {
         match self.up_since {
             // What it has shown before it was first looked at, in this process or in another, is known.
-            None => self.owed = FIRST.saturating_sub(samples),
-            Some(before) if before != up_since => self.owed = FIRST,
+            None => self.hurry(FIRST.saturating_sub(shown.samples), now),
+            Some(before) if before != up_since => self.hurry(FIRST, now),
             Some(_) => {}
         }
         self.up_since = Some(up_since);
-        if samples > self.samples {
-            let others = (samples - self.samples).saturating_sub(self.awaited);
+        let seen = std::mem::replace(&mut self.shown, shown);
+        if shown.samples > seen.samples {
+            let others = (shown.samples - seen.samples).saturating_sub(self.awaited);
             self.owed = self.owed.saturating_sub(others);
-            (self.samples, self.awaited, self.last) = (samples, 0, Some(now));
+            (self.awaited, self.last) = (0, Some(now));
+        }
+        if shown.surprises > seen.surprises && now - self.hurried >= CALM {
+            self.hurry(FIRST, now);
         }
         let pause = if self.owed > 0 { HASTE } else { IDLE };
         self.last.is_none_or(|last| now - last >= pause)
+    }
+
+    /// So many samples are wanted soon.
+    fn hurry(&mut self, samples: u64, now: Seconds) {
+        (self.owed, self.hurried) = (samples, now);
     }
 
     /// Which of so many models is tested next, and whether with the longer prompt.
@@ -190,18 +213,26 @@ impl Calibration {
 mod tests {
     use super::*;
 
+    /// So many samples, none of which was a surprise.
+    fn calm(samples: u64) -> Shown {
+        Shown {
+            samples,
+            surprises: 0,
+        }
+    }
+
     /// The times at which a worker is tested that shows a sample at each of these times, looked at every 0.2 s.
     fn tested(
         calibration: &mut Calibration,
         span: std::ops::Range<u32>,
         shows: &[u32],
     ) -> Vec<f64> {
-        let mut samples = calibration.samples;
+        let mut samples = calibration.shown.samples;
         let mut times = Vec::new();
         for beat in span.start * 5..span.end * 5 {
             let now = f64::from(beat) / 5.0;
             samples += shows.iter().filter(|at| **at * 5 == beat).count() as u64;
-            if calibration.is_due(Seconds::ZERO, samples, Seconds(now)) {
+            if calibration.is_due(Seconds::ZERO, calm(samples), Seconds(now)) {
                 calibration.begin(Seconds(now));
                 samples += 1;
                 times.push(now);
@@ -236,12 +267,45 @@ mod tests {
     #[test]
     fn one_that_comes_back_is_tested_soon_again_and_one_that_is_remembered_is_not() {
         let mut calibration = Calibration::default();
-        assert!(!calibration.is_due(Seconds::ZERO, 20, Seconds(1.0)));
-        assert!(!calibration.is_due(Seconds::ZERO, 20, Seconds(15.0)));
-        assert!(calibration.is_due(Seconds(15.5), 20, Seconds(15.5)));
+        assert!(!calibration.is_due(Seconds::ZERO, calm(20), Seconds(1.0)));
+        assert!(!calibration.is_due(Seconds::ZERO, calm(20), Seconds(15.0)));
+        assert!(calibration.is_due(Seconds(15.5), calm(20), Seconds(15.5)));
         calibration.begin(Seconds(15.5));
-        assert!(!calibration.is_due(Seconds(15.5), 20, Seconds(16.0)));
-        assert!(calibration.is_due(Seconds(15.5), 20, Seconds(16.5)));
+        assert!(!calibration.is_due(Seconds(15.5), calm(20), Seconds(16.0)));
+        assert!(calibration.is_due(Seconds(15.5), calm(20), Seconds(16.5)));
+    }
+
+    #[test]
+    fn one_that_surprises_is_tested_soon_again_but_not_all_the_time() {
+        let mut calibration = Calibration::default();
+        let mut times = Vec::new();
+        let (mut samples, mut surprises) = (20, 0);
+        for beat in 0..200 * 5 {
+            let now = Seconds(f64::from(beat) / 5.0);
+            // From 100 s on, whatever it shows is a surprise.
+            if beat == 100 * 5 {
+                (samples, surprises) = (samples + 1, surprises + 1);
+            }
+            if calibration.is_due(Seconds::ZERO, Shown { samples, surprises }, now) {
+                calibration.begin(now);
+                (samples, surprises) = (samples + 1, surprises + u64::from(now.0 > 100.0));
+                times.push(now.0);
+            }
+        }
+        let within = |from: f64, to: f64| {
+            let within = times.iter().filter(|at| (from..to).contains(*at));
+            within.count()
+        };
+        assert_eq!(
+            [
+                within(50.0, 100.0),
+                within(100.0, 110.0),
+                within(110.0, 160.0)
+            ],
+            [3, 6, 3],
+            "{times:?}"
+        );
+        assert!(within(160.0, 190.0) >= 6, "{times:?}");
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! Two kinds of evidence, kept apart: probes take a worker down and bring it back (`health.rs`), errors of requests eject
 //! it for a time (`eject.rs`). A dead worker is down, whether it is ejected or not. Going down ends an ejection early;
-//! passed probes do so only where it was for refused connections, which they disprove. Both kinds begin an outage
-//! (`outage.rs`), and after both the worker comes back slowly (`slow_start.rs`).
+//! passed probes do so only where they disprove what it was for. Both kinds begin an outage (`outage.rs`), and after both
+//! the worker comes back slowly (`slow_start.rs`).
 //!
-//! What counts: a request that failed or was refused is an error. One that was answered, also with a 4xx, is a success: the
+//! What counts: a request that failed, was lost or was refused is an error. One that was answered, also with a 4xx, is a success: the
 //! worker works. All else is neutral: the client left, the request was not sent, or the worker is busy. A busy one is put
 //! on hold for as long as it asks; a second, shorter wish does not cut the first short.
 
@@ -132,14 +132,9 @@ impl Condition {
     /// A request that was sent then ended.
     pub(super) fn weigh(&mut self, sent: Seconds, outcome: Outcome, now: Seconds) -> Weighed {
         match outcome {
-            Outcome::Failed | Outcome::Refused => {
-                let is_dead = self.health.state() == State::Down;
-                let cause = self.breaker.error(outcome == Outcome::Refused, now);
-                return Weighed {
-                    outage_begins: self.outage.error(now),
-                    eject_for: cause.filter(|_| !is_dead),
-                };
-            }
+            Outcome::Failed => return self.blame(EjectCause::Errors, now),
+            Outcome::Lost => return self.blame(EjectCause::Lost, now),
+            Outcome::Refused => return self.blame(EjectCause::Refused, now),
             Outcome::Answered { .. } => self.succeed(sent),
             Outcome::Rejected => {
                 self.succeed(sent);
@@ -166,7 +161,7 @@ impl Condition {
 
     /// A probe passed or failed.
     pub(super) fn probe(&mut self, verdict: Result<(), String>, now: Seconds) -> Probed {
-        self.breaker.probed(verdict.is_ok());
+        let disproved = self.breaker.probed(verdict.is_ok(), self.rise, now);
         let outage_begins = self.outage.probe(verdict.is_ok(), self.rise, now);
         let left = self.health.probe(verdict, now);
         let goes_down = left.is_some() && self.health.state() == State::Down;
@@ -175,8 +170,7 @@ impl Condition {
             self.held = None;
         } else if left == Some(State::Down) {
             self.slow_start.begin();
-        } else if self.is_vouched() && self.is_out_for(EjectCause::Refused) {
-            self.breaker.end();
+        } else if disproved {
             self.come_back(now);
         }
         Probed {
@@ -185,15 +179,20 @@ impl Condition {
         }
     }
 
-    fn is_out_for(&self, cause: EjectCause) -> bool {
-        let ejection = self.breaker.ejection();
-        ejection.is_some_and(|ejection| ejection.cause == cause)
-    }
-
     /// Whether its probes have passed since it was ejected.
     fn is_vouched(&self) -> bool {
         let ejection = self.breaker.ejection();
         ejection.is_some_and(|ejection| ejection.vouched(self.rise))
+    }
+
+    /// A request's error shows this.
+    fn blame(&mut self, shows: EjectCause, now: Seconds) -> Weighed {
+        let is_dead = self.health.state() == State::Down;
+        let cause = self.breaker.error(shows, now);
+        Weighed {
+            outage_begins: self.outage.error(now),
+            eject_for: cause.filter(|_| !is_dead),
+        }
     }
 
     fn come_back(&mut self, now: Seconds) {
@@ -215,20 +214,12 @@ impl Condition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::eject::EjectRule;
     use super::*;
 
     fn condition() -> Condition {
         Condition::new(&WorkerSpec {
-            name: "w".into(),
-            models: Vec::new(),
-            cap: 4,
-            speed: None,
-            rise: 1,
             fall: 2,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
+            ..WorkerSpec::new("w", 4)
         })
     }
 

@@ -173,7 +173,6 @@ pub(super) fn price(
 mod tests {
     use super::super::ask::WorkerSpec;
     use super::super::booking::Order;
-    use super::super::eject::EjectRule;
     use super::*;
     use crate::units::WorkerId;
 
@@ -194,17 +193,7 @@ mod tests {
 
     /// A worker 20 ms away that was sent these at 1 s.
     fn loaded(cap: u32, held: &[Size]) -> Worker {
-        let spec = WorkerSpec {
-            name: "w".into(),
-            models: Vec::new(),
-            cap,
-            speed: None,
-            rise: 1,
-            fall: 1,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
-        };
+        let spec = WorkerSpec::new("w", cap);
         let mut worker = Worker::new(WorkerId(0), spec);
         worker.connected(Seconds(0.02));
         for (number, size) in (0..).zip(held) {

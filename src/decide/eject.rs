@@ -10,9 +10,14 @@
 //!
 //! Whether an ejection is allowed is the roster's to say: at most half of those who fit may be out for errors (Envoy's
 //! outlier detection allows 10 %, which is nobody in a fleet of eight). A worker that is not allowed out keeps its run of
-//! errors, and asks again at the next one. Refused connections are another cause: nothing was lost but a connect, and
-//! nobody is served by keeping a worker that takes none; but a probe that connects proves the contrary, so `rise` of them
-//! end it early.
+//! errors, and asks again at the next one.
+//!
+//! A run of errors is as grave as its gravest ([`EjectCause`]), and `rise` passed probes in a row end early what they
+//! disprove. Refused connections: nothing was lost but a connect, and nobody is served by keeping a worker that takes
+//! none, but a probe that connects proves the contrary. Lost connections: that is what a process that dies leaves behind,
+//! and what a sick one may do all day; if its probes failed too and pass now, it died and was started again. An error
+//! that the worker itself answered, or that it let a timer run out for, waits out its time. What ends early counts for
+//! nothing in k: a worker that is killed again and again is back as soon as it lives.
 
 use std::collections::VecDeque;
 
@@ -45,13 +50,15 @@ impl Default for EjectRule {
     }
 }
 
-/// What a worker is ejected for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What speaks against a worker, and what one is ejected for: the gravest of its latest errors, here in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EjectCause {
-    /// It had requests and failed them.
-    Errors,
     /// It took no connection, and that is all that was wrong.
     Refused,
+    /// Its connections ended before an answer was whole.
+    Lost,
+    /// It had requests and failed them.
+    Errors,
 }
 
 impl EjectCause {
@@ -59,8 +66,9 @@ impl EjectCause {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            EjectCause::Errors => "errors",
             EjectCause::Refused => "refused",
+            EjectCause::Lost => "lost",
+            EjectCause::Errors => "errors",
         }
     }
 }
@@ -70,6 +78,8 @@ impl EjectCause {
 pub struct Ejections {
     /// For errors.
     pub errors: u64,
+    /// For lost and refused connections alone.
+    pub lost: u64,
     /// For refused connections alone.
     pub refused: u64,
 }
@@ -77,9 +87,10 @@ pub struct Ejections {
 impl Ejections {
     /// Each cause as the metrics say it, and its count.
     #[must_use]
-    pub fn by_cause(&self) -> [(&'static str, u64); 2] {
+    pub fn by_cause(&self) -> [(&'static str, u64); 3] {
         [
             (EjectCause::Errors.label(), self.errors),
+            (EjectCause::Lost.label(), self.lost),
             (EjectCause::Refused.label(), self.refused),
         ]
     }
@@ -89,7 +100,7 @@ impl Ejections {
 #[derive(Clone, Copy, Debug)]
 struct Error {
     at: Seconds,
-    refused: bool,
+    shows: EjectCause,
 }
 
 /// A worker's time out.
@@ -103,6 +114,10 @@ pub(super) struct Ejection {
     pub until: Seconds,
     /// The errors it took.
     errors: usize,
+    /// k before it.
+    level: u32,
+    /// Whether a probe failed since, or the last one before.
+    fell: bool,
     /// Probes that passed in a row since.
     passes: u32,
 }
@@ -113,10 +128,21 @@ impl Ejection {
         self.passes >= rise
     }
 
+    /// Whether these probes disprove what it is out for.
+    pub(super) fn disproved(&self, rise: u32) -> bool {
+        let disproves = match self.cause {
+            EjectCause::Refused => true,
+            EjectCause::Lost => self.fell,
+            EjectCause::Errors => false,
+        };
+        disproves && self.vouched(rise)
+    }
+
     /// In words.
     pub(super) fn reason(&self) -> String {
         let what = match self.cause {
             EjectCause::Errors => "error",
+            EjectCause::Lost => "lost connection",
             EjectCause::Refused => "refused connection",
         };
         match self.errors {
@@ -135,6 +161,8 @@ pub(super) struct Breaker {
     ejection: Option<Ejection>,
     /// Back, and not a success since.
     probation: bool,
+    /// Whether the last probe failed.
+    fallen: bool,
     /// k as it was at `clean_since`.
     level: u32,
     clean_since: Seconds,
@@ -149,6 +177,7 @@ impl Breaker {
             run: VecDeque::new(),
             ejection: None,
             probation: false,
+            fallen: false,
             level: 0,
             clean_since: Seconds::ZERO,
             ejections: Ejections::default(),
@@ -167,32 +196,26 @@ impl Breaker {
 
     /// Whether the last thing heard of it is that it takes no connection.
     pub(super) fn refuses(&self) -> bool {
-        self.run.back().is_some_and(|error| error.refused)
+        let last = self.run.back();
+        last.is_some_and(|error| error.shows == EjectCause::Refused)
     }
 
-    /// A request failed. Returns the cause when that is one too many; nothing while it is out.
-    pub(super) fn error(&mut self, refused: bool, now: Seconds) -> Option<EjectCause> {
+    /// A request failed, which shows this. Returns the cause when that is one too many; nothing while it is out.
+    pub(super) fn error(&mut self, shows: EjectCause, now: Seconds) -> Option<EjectCause> {
         if self.ejection.is_some() {
             return None;
         }
         self.level = self.level(now);
         self.clean_since = now;
-        self.run.push_back(Error { at: now, refused });
+        self.run.push_back(Error { at: now, shows });
         let needed = if self.probation { 1 } else { self.needed() };
         while self.run.len() > self.needed() {
             self.run.pop_front();
         }
         let latest = self.run.range(self.run.len().checked_sub(needed)?..);
-        let mut cause = EjectCause::Refused;
-        for error in latest {
-            if now - error.at > self.rule.window {
-                return None;
-            }
-            if !error.refused {
-                cause = EjectCause::Errors;
-            }
-        }
-        Some(cause)
+        let recent = |error: &Error| now - error.at <= self.rule.window;
+        let all_are = latest.clone().all(recent);
+        latest.map(|error| error.shows).max().filter(|_| all_are)
     }
 
     /// A request succeeded.
@@ -206,26 +229,38 @@ impl Breaker {
         let EjectRule { first, max, .. } = self.rule;
         let span = (first * f64::from(self.level).exp2()).min(max);
         let errors = if self.probation { 1 } else { self.run.len() };
-        self.level += u32::from(span < max);
-        self.clean_since = now + span;
         self.ejection = Some(Ejection {
             cause,
             since: now,
             until: now + span,
             errors,
+            level: self.level,
+            fell: self.fallen,
             passes: 0,
         });
+        self.level += u32::from(span < max);
+        self.clean_since = now + span;
         match cause {
             EjectCause::Errors => self.ejections.errors += 1,
+            EjectCause::Lost => self.ejections.lost += 1,
             EjectCause::Refused => self.ejections.refused += 1,
         }
     }
 
-    /// A probe passed or failed while it is out.
-    pub(super) fn probed(&mut self, passed: bool) {
-        if let Some(ejection) = &mut self.ejection {
-            ejection.passes = if passed { ejection.passes + 1 } else { 0 };
+    /// A probe passed or failed. Whether that ends its time out.
+    pub(super) fn probed(&mut self, passed: bool, rise: u32, now: Seconds) -> bool {
+        self.fallen = !passed;
+        let Some(ejection) = &mut self.ejection else {
+            return false;
+        };
+        ejection.fell |= !passed;
+        ejection.passes = if passed { ejection.passes + 1 } else { 0 };
+        let (level, disproved) = (ejection.level, ejection.disproved(rise));
+        if disproved {
+            (self.level, self.clean_since) = (level, now);
+            self.end();
         }
+        disproved
     }
 
     /// Ends its time out if it is over; whether it did.
@@ -267,42 +302,85 @@ mod tests {
     }
 
     /// Errors at these times; the cause that the last one gives.
-    fn errors(breaker: &mut Breaker, refused: bool, times: &[f64]) -> Option<EjectCause> {
-        let error = |_, at: &f64| breaker.error(refused, Seconds(*at));
+    fn errors(breaker: &mut Breaker, shows: EjectCause, times: &[f64]) -> Option<EjectCause> {
+        let error = |_, at: &f64| breaker.error(shows, Seconds(*at));
         times.iter().fold(None, error)
     }
 
     #[test]
     fn three_errors_in_a_row_within_the_window_are_one_too_many() {
-        assert_eq!(errors(&mut breaker(), false, &[1.0, 2.0]), None);
-        let three = errors(&mut breaker(), false, &[1.0, 2.0, 31.0]);
+        assert_eq!(
+            errors(&mut breaker(), EjectCause::Errors, &[1.0, 2.0]),
+            None
+        );
+        let three = errors(&mut breaker(), EjectCause::Errors, &[1.0, 2.0, 31.0]);
         assert_eq!(three, Some(EjectCause::Errors));
-        assert_eq!(errors(&mut breaker(), false, &[1.0, 2.0, 31.5]), None);
-        let late = errors(&mut breaker(), false, &[1.0, 20.0, 40.0, 41.0]);
+        assert_eq!(
+            errors(&mut breaker(), EjectCause::Errors, &[1.0, 2.0, 31.5]),
+            None
+        );
+        let late = errors(&mut breaker(), EjectCause::Errors, &[1.0, 20.0, 40.0, 41.0]);
         assert_eq!(late, Some(EjectCause::Errors));
         let mut broken = breaker();
-        errors(&mut broken, false, &[1.0, 2.0]);
+        errors(&mut broken, EjectCause::Errors, &[1.0, 2.0]);
         broken.success();
-        assert_eq!(errors(&mut broken, false, &[3.0, 4.0]), None);
+        assert_eq!(errors(&mut broken, EjectCause::Errors, &[3.0, 4.0]), None);
     }
 
     #[test]
-    fn only_refusals_alone_are_the_milder_cause() {
+    fn the_gravest_of_the_latest_errors_is_the_cause() {
         let mut refusing = breaker();
-        let cause = errors(&mut refusing, true, &[1.0, 2.0, 3.0]);
+        let cause = errors(&mut refusing, EjectCause::Refused, &[1.0, 2.0, 3.0]);
         assert_eq!(cause, Some(EjectCause::Refused));
         assert!(refusing.refuses());
+        let mut dying = breaker();
+        dying.error(EjectCause::Lost, Seconds(1.0));
+        let cause = errors(&mut dying, EjectCause::Refused, &[2.0, 3.0]);
+        assert_eq!(cause, Some(EjectCause::Lost));
         let mut mixed = breaker();
-        mixed.error(false, Seconds(1.0));
-        let cause = errors(&mut mixed, true, &[2.0, 3.0]);
+        mixed.error(EjectCause::Errors, Seconds(1.0));
+        let cause = errors(&mut mixed, EjectCause::Refused, &[2.0, 3.0]);
         assert_eq!(cause, Some(EjectCause::Errors));
-        let cause = errors(&mut mixed, true, &[4.0]);
+        let cause = errors(&mut mixed, EjectCause::Refused, &[4.0]);
         assert_eq!(cause, Some(EjectCause::Refused));
+    }
+
+    /// Whether probes that go like this, a second each, end an ejection for this at 10 s; `+` passes, `-` fails, `!` is
+    /// the ejection. And whether it is out for twice as long the next time.
+    fn probed(cause: EjectCause, probes: &str) -> (bool, bool) {
+        let mut breaker = breaker();
+        let mut ended = false;
+        for (second, probe) in (0..).zip(probes.chars()) {
+            let now = Seconds(10.0 + f64::from(second) / 10.0);
+            match probe {
+                '!' => breaker.eject(cause, now),
+                probe => ended |= breaker.probed(probe == '+', 2, now),
+            }
+        }
+        breaker.end();
+        breaker.eject(cause, Seconds(12.0));
+        let again = breaker.ejection().unwrap();
+        (ended, again.until - again.since > Seconds(5.0))
+    }
+
+    #[test]
+    fn probes_end_what_they_disprove_and_it_counts_for_nothing() {
+        for (cause, probes, ends) in [
+            (EjectCause::Refused, "!++", true),
+            (EjectCause::Refused, "!+-+", false),
+            (EjectCause::Lost, "!++++", false),
+            (EjectCause::Lost, "!-++", true),
+            (EjectCause::Lost, "-!++", true),
+            (EjectCause::Lost, "-+!++", false),
+            (EjectCause::Errors, "-!-++++", false),
+        ] {
+            assert_eq!(probed(cause, probes), (ends, !ends), "{cause:?} {probes}");
+        }
     }
 
     /// How long it is out when ejected then.
     fn out(breaker: &mut Breaker, now: f64) -> f64 {
-        errors(breaker, false, &[now]).unwrap();
+        errors(breaker, EjectCause::Errors, &[now]).unwrap();
         breaker.eject(EjectCause::Errors, Seconds(now));
         let until = breaker.ejection().unwrap().until;
         assert!(!breaker.tick(until - Seconds(0.1)));
@@ -313,7 +391,7 @@ mod tests {
     #[test]
     fn each_time_out_is_twice_as_long_and_a_clean_minute_forgives_one() {
         let mut sick = breaker();
-        errors(&mut sick, false, &[0.0, 0.0]);
+        errors(&mut sick, EjectCause::Errors, &[0.0, 0.0]);
         let spans = [0.0, 10.0, 30.0, 60.0, 110.0, 180.0].map(|at| out(&mut sick, at));
         assert_eq!(spans, [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]);
         // Back at 240 s; two clean minutes later.
@@ -324,19 +402,22 @@ mod tests {
     #[test]
     fn on_probation_one_error_is_enough_and_a_success_ends_it() {
         let mut back = breaker();
-        errors(&mut back, false, &[0.0, 0.0]);
+        errors(&mut back, EjectCause::Errors, &[0.0, 0.0]);
         out(&mut back, 0.0);
-        assert_eq!(errors(&mut back, true, &[6.0]), Some(EjectCause::Refused));
+        assert_eq!(
+            errors(&mut back, EjectCause::Refused, &[6.0]),
+            Some(EjectCause::Refused)
+        );
         back.success();
-        assert_eq!(errors(&mut back, false, &[7.0, 8.0]), None);
+        assert_eq!(errors(&mut back, EjectCause::Errors, &[7.0, 8.0]), None);
     }
 
     #[test]
     fn while_it_is_out_errors_change_nothing() {
         let mut out = breaker();
-        errors(&mut out, false, &[0.0, 0.0, 0.0]);
+        errors(&mut out, EjectCause::Errors, &[0.0, 0.0, 0.0]);
         out.eject(EjectCause::Errors, Seconds(0.0));
-        assert_eq!(errors(&mut out, false, &[1.0, 1.0, 1.0]), None);
+        assert_eq!(errors(&mut out, EjectCause::Errors, &[1.0, 1.0, 1.0]), None);
         assert_eq!(out.ejection().unwrap().until, Seconds(5.0));
         assert_eq!(out.ejection().unwrap().reason(), "3 errors in a row");
     }

@@ -298,24 +298,13 @@ impl FleetState {
 #[cfg(test)]
 mod tests {
     use super::super::ask::Work;
-    use super::super::eject::EjectRule;
     use super::super::pick::Policy;
     use super::*;
     use crate::facts::Prefix;
     use crate::units::Length;
 
     fn fleet() -> FleetState {
-        let spec = |name: &str| WorkerSpec {
-            name: name.into(),
-            models: Vec::new(),
-            cap: 8,
-            speed: None,
-            rise: 1,
-            fall: 1,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
-        };
+        let spec = |name: &str| WorkerSpec::new(name, 8);
         FleetState::new(vec![spec("a"), spec("b")], Policy::RoundRobin)
     }
 

@@ -83,8 +83,6 @@ fn needed(size: Size) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::ask::{Ask, Choice, Outcome, Told, WorkerSpec};
-    use super::super::calibration::Tests;
-    use super::super::eject::EjectRule;
     use super::super::fleet::FleetState;
     use super::super::pick::Policy;
     use super::*;
@@ -96,17 +94,7 @@ mod tests {
 
     /// Two equal workers, of which the first tells this capacity.
     fn fleet(kv_tokens: Option<f64>) -> FleetState {
-        let spec = |name: &str| WorkerSpec {
-            name: name.into(),
-            models: Vec::new(),
-            cap: 8,
-            speed: None,
-            rise: 1,
-            fall: 1,
-            machine: None,
-            tests: Tests::Off,
-            eject: EjectRule::default(),
-        };
+        let spec = |name: &str| WorkerSpec::new(name, 8);
         let mut fleet = FleetState::new(vec![spec("a"), spec("b")], Policy::LeastTime);
         let told = Told {
             slots: None,

@@ -209,7 +209,8 @@ impl Roster {
             outputs.add(booking.max_tokens, output);
             self.traffic.answered(output);
         }
-        if matches!(outcome, Outcome::Failed | Outcome::Refused) && !booking.is_test {
+        if matches!(outcome, Outcome::Failed | Outcome::Lost | Outcome::Refused) && !booking.is_test
+        {
             self.traffic.lost(now - booking.sent);
         }
         let id = booking.worker();
@@ -359,7 +360,6 @@ fn homes(specs: &[WorkerSpec]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::super::considered::{Exclusion, Fate};
-    use super::super::eject::EjectRule;
     use super::super::pick::SAMPLE;
     use super::models::MOST_MODELS;
     use super::*;
@@ -369,15 +369,8 @@ mod tests {
     /// Worker 0 serves `small`, worker 1 `small` and `large`; two requests at a time each.
     fn roster() -> Roster {
         let spec = |name: &str, models: &[&str]| WorkerSpec {
-            name: name.into(),
             models: models.iter().map(|name| ModelName::new(name)).collect(),
-            cap: 2,
-            speed: None,
-            rise: 1,
-            fall: 1,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
+            ..WorkerSpec::new(name, 2)
         };
         let specs = vec![
             spec("a", &["small"]),
@@ -549,15 +542,8 @@ mod tests {
     /// Equal workers for one model, except for the speeds typed.
     fn fleet(speeds: &[f64], policy: Policy) -> Roster {
         let spec = |speed: &f64| WorkerSpec {
-            name: "w".into(),
-            models: Vec::new(),
-            cap: 1_000,
             speed: Some(*speed),
-            rise: 1,
-            fall: 1,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
+            ..WorkerSpec::new("w", 1_000)
         };
         Roster::new(speeds.iter().map(spec).collect(), policy.into())
     }

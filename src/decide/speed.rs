@@ -158,6 +158,12 @@ impl Speeds {
         self.decode.samples()
     }
 
+    /// Samples behind all lines that showed another speed than was believed.
+    pub(super) fn surprises(&self) -> u64 {
+        let lines = [&self.generate, &self.embed, &self.decode];
+        lines.map(LineFit::surprises).iter().sum()
+    }
+
     /// A first byte came: the size is in prompt tokens.
     pub(super) fn learn_prefill(&mut self, work: Work, sample: Sample) {
         match work {

@@ -72,22 +72,11 @@ impl Mark {
 #[cfg(test)]
 mod tests {
     use super::super::ask::WorkerSpec;
-    use super::super::eject::EjectRule;
     use super::super::machine::Machine;
     use super::*;
 
     fn worker() -> Worker {
-        let spec = WorkerSpec {
-            name: "w".into(),
-            models: Vec::new(),
-            cap: 1,
-            speed: None,
-            rise: 1,
-            fall: 1,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
-        };
+        let spec = WorkerSpec::new("w", 1);
         Worker::new(WorkerId(0), spec)
     }
 

@@ -388,21 +388,10 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::super::cost::Size;
-    use super::super::eject::EjectRule;
     use super::*;
 
     fn worker() -> Worker {
-        let spec = WorkerSpec {
-            name: "w".into(),
-            models: Vec::new(),
-            cap: 8,
-            speed: None,
-            rise: 1,
-            fall: 1,
-            machine: None,
-            eject: EjectRule::default(),
-            tests: crate::decide::Tests::Off,
-        };
+        let spec = WorkerSpec::new("w", 8);
         Worker::new(WorkerId(0), spec)
     }
 

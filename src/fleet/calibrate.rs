@@ -247,6 +247,7 @@ impl Ended {
         let outcome = match loss {
             Loss::Exhausted(_) => Outcome::Unsent,
             loss if loss.unsent() => Outcome::Refused,
+            Loss::Reset(_) => Outcome::Lost,
             _ => Outcome::Failed,
         };
         Ended {

@@ -89,14 +89,15 @@ impl Inquirer {
     /// What it is, or why that is not known yet.
     ///
     /// # Errors
-    /// When it leaves every question open until the time is over: whoever would send it a request would wait as long.
+    /// When no question has an answer, as the last had none: a request would have none either.
     pub(super) async fn engine(&self) -> Result<Result<Engine, String>, Silence> {
         let mut detection = Detection::default();
-        let mut mute = true;
+        let mut speaks = false;
+        let mut silent = Silence::TimedOut(self.limit);
         for path in TELLTALES {
             match self.ask(Method::GET, path).await {
                 Ok(reply) => {
-                    mute = false;
+                    speaks = true;
                     let Some(body) = reply.body else {
                         detection.unheard(format!("{path}: {UNREAD}"));
                         continue;
@@ -106,17 +107,18 @@ impl Inquirer {
                     }
                 }
                 // It accepts connections and speaks something else.
-                Err(Silence::Lost(Loss::Malformed(_))) => mute = false,
+                Err(Silence::Lost(Loss::Malformed(_))) => speaks = true,
                 Err(silence) => {
-                    mute &= matches!(silence, Silence::TimedOut(_));
                     detection.unheard(format!("{path}: {silence}"));
+                    silent = silence;
                 }
             }
         }
-        if mute {
-            return Err(Silence::TimedOut(self.limit));
+        if speaks {
+            Ok(detection.conclude())
+        } else {
+            Err(silent)
         }
-        Ok(detection.conclude())
     }
 
     /// What it serves; `None` when its engine can't be asked.
@@ -174,6 +176,8 @@ pub(super) struct Profile {
     test: TestPlan,
     /// What it is.
     engine: Option<Engine>,
+    /// Why that is not known yet.
+    puzzle: Option<String>,
     /// What it lists.
     models: Vec<ModelName>,
 }
@@ -186,13 +190,24 @@ impl Profile {
             cap_is_typed: plan.max_inflight.is_some(),
             test: plan.test.clone(),
             engine: plan.engine,
+            puzzle: None,
             models: Vec::new(),
         }
     }
 
-    pub(super) fn is_known(&self) -> bool {
-        self.engine.is_some()
+    /// Why it is not known what it is, in words; `None` when it is.
+    pub(super) fn puzzle(&self) -> Option<String> {
+        if self.engine.is_some() {
+            return None;
+        }
+        let why = self.puzzle.as_deref().unwrap_or("not asked yet");
+        Some(unknown_engine(why))
     }
+}
+
+/// In words.
+pub(super) fn unknown_engine(why: &str) -> String {
+    format!("its engine is not known yet: {why}")
 }
 
 impl Fleet {
@@ -206,6 +221,17 @@ impl Fleet {
     #[must_use]
     pub fn engine(&self, worker: WorkerId) -> Option<Engine> {
         self.core.lock().profiles.get(worker.index())?.engine
+    }
+
+    /// What a worker is can't be told yet. Returns whether the cause is news.
+    pub(super) fn puzzled(&self, worker: WorkerId, cause: &str) -> bool {
+        let mut core = self.core.lock();
+        let Some(profile) = core.profiles.get_mut(worker.index()) else {
+            return false;
+        };
+        let is_news = profile.puzzle.as_deref() != Some(cause);
+        profile.puzzle = Some(cause.to_owned());
+        is_news
     }
 
     /// A worker turned out to be this. Returns whether that is news.

@@ -188,8 +188,8 @@ impl Fleet {
         let core = self.core.lock();
         let mut views = core.state.snapshot(now);
         for (view, profile) in views.iter_mut().zip(&core.profiles) {
-            if view.state == State::Starting && !profile.is_known() {
-                view.reason = Some("its engine is not known yet".to_owned());
+            if view.state == State::Starting {
+                view.reason = profile.puzzle();
             }
         }
         views

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use http::Method;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::discover::{Inquirer, Silence};
+use super::discover::{self, Inquirer, Silence};
 use super::{Fleet, catalogue, dialect};
 use crate::clock::Clock;
 use crate::config::Choice as _;
@@ -95,11 +95,10 @@ impl Watch {
         let verdict = match self.probe().await {
             // There is nothing to take back from a worker that was never up.
             Err(Failure::Unknown(cause)) if self.state == State::Starting => {
-                tracing::debug!(
-                    worker = &*self.plan.name,
-                    cause,
-                    "its engine is not known yet"
-                );
+                if self.fleet.puzzled(self.id, &cause) {
+                    let worker = &*self.plan.name;
+                    tracing::warn!(worker, cause, "its engine is not known yet");
+                }
                 return;
             }
             verdict => unless_mute(verdict, self.fleet.last_heard(self.id), began),
@@ -232,7 +231,7 @@ fn unless_mute(
             tracing::warn!(cause, "a worker can't be probed");
             None
         }
-        Err(Failure::Unknown(cause)) => Some(Err(format!("its engine is not known yet: {cause}"))),
+        Err(Failure::Unknown(cause)) => Some(Err(discover::unknown_engine(&cause))),
         Err(Failure::TimedOut(_)) if heard.is_some_and(|at| at >= began) => None,
         Err(Failure::TimedOut(limit)) => Some(Err(format!(
             "no answer to the probe within probe.timeout = {limit}"

@@ -280,10 +280,10 @@ impl Flow {
         } else {
             Stage::Failing
         };
-        let outcome = if fault.kind == Kind::Deadline {
-            Outcome::Gone
-        } else {
-            Outcome::Failed
+        let outcome = match fault.kind {
+            Kind::Deadline => Outcome::Gone,
+            Kind::WorkerFailed => Outcome::Lost,
+            _ => Outcome::Failed,
         };
         self.release(fault.kind.label(), outcome);
         if !self.tellable {

@@ -9,7 +9,8 @@
 //! | other 5xx, but for 501 | `5xx` | failed | yes |
 //! | other statuses | `ok` | lives | – |
 //! | no connection | `refused`, `connect_timeout` | was not reached | yes |
-//! | lost, or no HTTP | `reset`, `malformed` | failed | yes |
+//! | lost | `reset` | lost it, as one does that dies | yes |
+//! | no HTTP | `malformed` | failed | yes |
 //! | a timer of the worker's | its reason | failed | yes |
 //! | `timeouts.total`, `x-forebay-deadline` | `deadline` | – | no |
 //!
@@ -22,6 +23,7 @@ use super::retry_after::retry_after;
 use crate::clock;
 use crate::decide::{Ending, Outcome};
 use crate::fault::Kind;
+use crate::upstream::Loss;
 
 /// What the end of an attempt means.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,6 +71,7 @@ pub(super) fn failure(failure: &Failure) -> Judgement {
         Failure::Loss(loss) if loss.unsent() => {
             judged(loss.label(), Outcome::Refused, Ending::Refused)
         }
+        Failure::Loss(loss @ Loss::Reset(_)) => judged(loss.label(), Outcome::Lost, Ending::Reset),
         Failure::Loss(loss) => judged(loss.label(), Outcome::Failed, Ending::Reset),
         // The limit on the whole exchange says nothing of the worker that happened to be asked.
         Failure::TimedOut(fault) if fault.kind == Kind::Deadline => {
@@ -84,7 +87,6 @@ mod tests {
     use super::*;
     use crate::fault::Fault;
     use crate::units::Seconds;
-    use crate::upstream::Loss;
 
     #[test]
     fn statuses_are_told_apart() {
@@ -130,6 +132,10 @@ mod tests {
         assert_eq!(
             of(lost(Loss::Refused(String::new()))),
             ("refused", Outcome::Refused, Ending::Refused)
+        );
+        assert_eq!(
+            of(lost(Loss::Reset(String::new()))),
+            ("reset", Outcome::Lost, Ending::Reset)
         );
         assert_eq!(
             of(lost(Loss::Malformed(String::new()))),

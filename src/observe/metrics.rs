@@ -87,7 +87,7 @@ pub struct WorkerGauges<'a> {
     /// The busy time that it is expected to infer before it fails.
     pub fail_timeout: Seconds,
     /// How often it was ejected, by cause.
-    pub ejections: [(&'a str, u64); 2],
+    pub ejections: [(&'a str, u64); 3],
 }
 
 /// All metrics of one proxy.
@@ -342,7 +342,7 @@ mod tests {
             prefill: Some(5300.0),
             decode: Some(48.0),
             fail_timeout: Seconds(600.0),
-            ejections: [("errors", 2), ("refused", 0)],
+            ejections: [("errors", 2), ("lost", 0), ("refused", 0)],
         });
         let text = metrics.render();
         for row in TABLE {

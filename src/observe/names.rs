@@ -177,7 +177,7 @@ pub const TABLE: &[Row] = &[
         name: "forebay_ejections_total",
         kind: Kind::Counter,
         labels: &["worker", "cause"],
-        help: "Times that a worker was taken out for what its requests said: errors in a row, or refused connections alone.",
+        help: "Times that a worker was taken out for what its requests said, by the gravest of it: errors, lost connections, refused connections.",
     },
     Row {
         name: "forebay_attempts_total",

@@ -21,24 +21,17 @@ mod reuse;
 mod shares;
 mod weights;
 
-use std::sync::Arc;
-
-use forebay::decide::{Ask, EjectRule, Work, WorkerSpec};
+use forebay::decide::{Ask, Work, WorkerSpec};
 use forebay::facts::Prefix;
 use forebay::units::{Length, ModelName};
 
 /// A worker that serves these models, of which nothing is known.
 fn spec(name: &str, models: &[&str], cap: u32) -> WorkerSpec {
     WorkerSpec {
-        name: Arc::from(name),
         models: models.iter().map(|name| ModelName::new(name)).collect(),
-        cap,
-        speed: None,
         rise: 2,
         fall: 3,
-        machine: None,
-        eject: EjectRule::default(),
-        tests: forebay::decide::Tests::Off,
+        ..WorkerSpec::new(name, cap)
     }
 }
 

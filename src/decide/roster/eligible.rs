@@ -75,10 +75,10 @@ impl Roster {
             let model = &self.models[row];
             let out = model.workers.iter().filter(|id| {
                 let ejection = self.workers[id.index()].condition().breaker().ejection();
-                ejection.is_some_and(|ejection| ejection.cause == EjectCause::Errors)
+                ejection.is_some_and(|ejection| ejection.cause != EjectCause::Refused)
             });
             match cause {
-                EjectCause::Errors => out.count() < model.workers.len() / 2,
+                EjectCause::Errors | EjectCause::Lost => out.count() < model.workers.len() / 2,
                 EjectCause::Refused => model.workers.len() > 1,
             }
         };

@@ -3,7 +3,7 @@
 
 use super::Worker;
 use crate::decide::ask::Work;
-use crate::decide::calibration::{Calibration, Tests};
+use crate::decide::calibration::{Calibration, Shown, Tests};
 use crate::decide::health::State;
 use crate::decide::speed::SavedSpeeds;
 use crate::decide::standing::Standing;
@@ -28,8 +28,12 @@ impl Worker {
             return false;
         }
         let samples = [Work::Generate, Work::Embed].map(|work| self.speeds.prefill_samples(work));
+        let shown = Shown {
+            samples: samples.iter().sum(),
+            surprises: self.speeds.surprises(),
+        };
         let since = condition.since();
-        self.calibration.is_due(since, samples.iter().sum(), now) && self.inflight == 0
+        self.calibration.is_due(since, shown, now) && self.inflight == 0
     }
 
     /// What it has shown of its speed.

@@ -1,0 +1,96 @@
+//! What tensors hold: every element type, numbers that JSON can't say, and shapes at the edge.
+
+use serde_json::{Value, json};
+
+use super::infer;
+use crate::support::Worker;
+use crate::support::models::{put_embedding, put_log, put_slow, put_types, slow_request};
+
+#[test]
+fn every_element_type_that_json_can_carry_comes_back_as_it_went() {
+    let models = tempfile::tempdir().unwrap();
+    put_types(models.path());
+    let worker = Worker::start(models.path());
+    let samples = [
+        ("BOOL", json!([true, false])),
+        ("UINT8", json!([0, 255])),
+        ("UINT16", json!([0, 65535])),
+        ("UINT32", json!([0, 4294967295_u32])),
+        ("UINT64", json!([0, u64::MAX])),
+        ("INT8", json!([-128, 127])),
+        ("INT16", json!([-32768, 32767])),
+        ("INT32", json!([i32::MIN, i32::MAX])),
+        ("INT64", json!([i64::MIN, i64::MAX])),
+        ("FP32", json!([-1.5, 0.25])),
+        ("FP64", json!([-1.5e300, 0.1])),
+        ("BYTES", json!(["", "größer \"als\" \n"])),
+    ];
+    for (name, data) in samples {
+        let input = json!({"name": "x", "shape": [2], "datatype": name, "data": data});
+        let answer = infer(&worker, name, &json!({"inputs": [input]}));
+        assert_eq!(answer.status, 200, "{name}: {answer:?}");
+        let output = &answer.json()["outputs"][0];
+        assert_eq!(
+            (&output["data"], &output["datatype"]),
+            (&data, &json!(name))
+        );
+    }
+    let x = json!({"name": "x", "shape": [1], "datatype": "FP32", "data": [1.5]});
+    let all = infer(&worker, "half", &json!({"inputs": [x]}));
+    assert_eq!(all.status, 400, "{all:?}");
+    assert!(all.body.contains("FP16"));
+    let one = infer(
+        &worker,
+        "half",
+        &json!({"inputs": [x], "outputs": [{"name": "y"}]}),
+    );
+    assert_eq!(one.json()["outputs"][0]["data"], json!([1.5]));
+    assert_eq!(
+        worker.get("/v2/models/half").json()["outputs"][0]["datatype"],
+        "FP16"
+    );
+}
+
+#[test]
+fn nan_and_infinity_are_422_never_invalid_json() {
+    let models = tempfile::tempdir().unwrap();
+    put_log(models.path());
+    let worker = Worker::start(models.path());
+    for bad in [0.0, -1.0] {
+        let x = json!({"name": "x", "shape": [2], "datatype": "FP32", "data": [1.0, bad]});
+        let answer = infer(&worker, "log", &json!({"inputs": [x]}));
+        assert_eq!(answer.status, 422, "{answer:?}");
+        assert!(answer.json()["error"].as_str().unwrap().contains("`y`"));
+    }
+}
+
+#[test]
+fn an_embedding_model_takes_tensors_too_and_a_bad_index_is_400() {
+    let models = tempfile::tempdir().unwrap();
+    put_embedding(models.path(), "tiny", "");
+    let worker = Worker::start(models.path());
+    let tokens = |ids: Value| {
+        let input = |name: &str, data: &Value| json!({"name": name, "shape": [1, 2], "datatype": "INT64", "data": data});
+        json!({"inputs": [
+            input("input_ids", &ids),
+            input("attention_mask", &json!([1, 1])),
+            input("token_type_ids", &json!([0, 0])),
+        ]})
+    };
+    let answer = infer(&worker, "tiny", &tokens(json!([4, 5]))).json();
+    assert_eq!(answer["outputs"][0]["shape"], json!([1, 2, 4]));
+    let bad = infer(&worker, "tiny", &tokens(json!([4, 99])));
+    assert_eq!(bad.status, 400, "{bad:?}");
+}
+
+#[test]
+fn a_scalar_answer_has_an_empty_shape() {
+    let models = tempfile::tempdir().unwrap();
+    put_slow(models.path());
+    let worker = Worker::start(models.path());
+    let answer = worker
+        .post("/v2/models/slow/infer", &slow_request(4))
+        .json();
+    assert_eq!(answer["outputs"][0]["shape"], json!([]));
+    assert_eq!(answer["outputs"][0]["data"], json!([0.0]));
+}
