@@ -8,12 +8,14 @@ use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::WRONG;
+use super::check::counted;
 use super::terminal::{complain, say};
 use crate::config::suggest::nearest;
 use crate::simulate::{self, Fleet, RULES, Request, Score, load};
@@ -66,6 +68,9 @@ pub struct Simulate {
     /// What if there were one more with this card ("T4", "2x RTX4090")? May be repeated
     #[arg(long, value_name = "CARD")]
     add: Vec<String>,
+    /// Count only requests that come while a [[fault]] of the fleet lasts
+    #[arg(long)]
+    during_faults: bool,
     /// Write a picture of the means and p95s
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -181,51 +186,66 @@ impl Simulate {
 
     /// Lets the load run under every rule, and tells what came out.
     fn play(&self, prepared: &Prepared) -> ExitCode {
-        let Prepared {
-            fleet,
-            load,
-            rules,
-            before,
-            too_long,
-        } = prepared;
-        let seed = self.seed;
-        let unchanged = before
-            .as_ref()
-            .and_then(|before| simulate::simulate(before, load, ALWAYS[0], seed));
-        let scores: Vec<Score> = thread::scope(|scope| {
-            let run = |rule: &'static str| {
-                scope.spawn(move || {
-                    let score = simulate::simulate(fleet, load, rule, seed);
-                    progress(rule);
-                    score
-                })
-            };
-            let running: Vec<_> = rules.iter().map(|rule| run(rule)).collect();
-            running
-                .into_iter()
-                .filter_map(|one| one.join().ok().flatten())
-                .collect()
-        });
-        if let Some(file) = &self.plot {
-            let title = format!("{} on {}", self.load_name(), stem(&self.fleet));
-            if let Err(error) = fs::write(file, simulate::plot(&title, &scores)) {
-                complain(format_args!("{} can't be written: {error}", file.display()));
-                return ExitCode::FAILURE;
-            }
+        let Prepared { load, before, .. } = prepared;
+        let scores = self.scores(prepared);
+        if scores.len() < prepared.rules.len() {
+            complain("Not every policy could be simulated to its end.");
+            return ExitCode::FAILURE;
+        }
+        let before = before.as_ref();
+        let unchanged = before.and_then(|before| self.score((before, load), ALWAYS[0]));
+        let title = format!("{} on {}", self.load_name(), stem(&self.fleet));
+        if let Some(file) = &self.plot
+            && let Err(error) = fs::write(file, simulate::plot(&title, &scores))
+        {
+            complain(format_args!("{} can't be written: {error}", file.display()));
+            return ExitCode::FAILURE;
         }
         if self.json {
             let report = Report {
                 requests: load.len(),
-                too_long: *too_long,
-                seed,
+                too_long: prepared.too_long,
+                seed: self.seed,
                 policies: &scores,
                 unchanged: unchanged.as_ref(),
             };
             say(sonic_rs::to_string(&report).unwrap_or_default());
-            return ExitCode::SUCCESS;
+        } else {
+            self.tell(prepared, &scores, unchanged.as_ref());
         }
-        self.tell(prepared, &scores, unchanged.as_ref());
         ExitCode::SUCCESS
+    }
+
+    /// The score of each rule, in their order.
+    fn scores(&self, prepared: &Prepared) -> Vec<Score> {
+        let Prepared {
+            fleet, load, rules, ..
+        } = prepared;
+        let done = &AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let run = |rule: &'static str| {
+                scope.spawn(move || {
+                    let score = self.score((fleet, load), rule);
+                    let place = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    progress(rule, place, rules.len());
+                    score
+                })
+            };
+            let running: Vec<_> = rules.iter().map(|rule| run(rule)).collect();
+            let ended = running.into_iter().map(|one| one.join().ok().flatten());
+            ended.flatten().collect()
+        })
+    }
+
+    /// What a rule is worth with this load on this fleet.
+    fn score(&self, (fleet, load): (&Fleet, &[Request]), rule: &'static str) -> Option<Score> {
+        let ends = simulate::simulate(fleet, load, rule, self.seed)?;
+        let counts = |request: &Request| !self.during_faults || fleet.suffers(request.at);
+        let counted = load
+            .iter()
+            .zip(&ends)
+            .filter(|(request, _)| counts(request));
+        Some(Score::of(rule, counted))
     }
 
     fn tell(&self, prepared: &Prepared, scores: &[Score], unchanged: Option<&Score>) {
@@ -241,10 +261,10 @@ impl Simulate {
             _ => format!("; {too_long} too long for every machine were left out"),
         };
         say(format_args!(
-            "{}: {} requests in {span:.0} minutes on {} workers{left_out}\n",
+            "{}: {} in {span:.0} minutes on {}{left_out}\n",
             self.load_name(),
-            load.len(),
-            fleet.members.len()
+            counted(load.len(), "request"),
+            counted(fleet.members.len(), "worker")
         ));
         say(simulate::table(scores).trim_end());
         let after = scores.iter().find(|score| score.policy == ALWAYS[0]);
@@ -282,10 +302,11 @@ impl Made {
     }
 }
 
-/// Says on a terminal who is done.
-fn progress(rule: &str) {
+/// Says on a terminal who is done, as which of how many.
+fn progress(rule: &str, place: usize, of: usize) {
     if io::stderr().is_terminal() {
-        complain(format_args!("{rule} is done"));
+        let bar = "#".repeat(place) + &".".repeat(of.saturating_sub(place));
+        complain(format_args!("[{bar}] {rule}"));
     }
 }
 

@@ -89,6 +89,13 @@ impl Fleet {
         true
     }
 
+    /// Whether something is wrong with somebody at this time.
+    #[must_use]
+    pub fn suffers(&self, at: Seconds) -> bool {
+        let lasts = |fault: &Fault| (fault.from.0..(fault.from + fault.lasts).0).contains(&at.0);
+        self.faults.iter().any(lasts)
+    }
+
     /// Every change of a worker's condition: when, whose, to what.
     pub(super) fn changes(&self) -> Vec<(Seconds, WorkerId, Condition)> {
         let mut changes = Vec::new();
@@ -138,5 +145,34 @@ mod tests {
         let times: Vec<f64> = fleet.changes().iter().map(|change| change.0.0).collect();
         assert_eq!(times, [100.0, 103.0, 110.0, 113.0, 120.0, 122.0]);
         assert_eq!(fleet.changes()[5].2, Condition::Runs(1.0));
+        let suffers = [99.0, 100.0, 105.0, 121.9, 122.0].map(|at| fleet.suffers(Seconds(at)));
+        assert_eq!(suffers, [false, true, true, true, false]);
+    }
+
+    #[test]
+    fn who_is_taken_out_takes_its_faults_along() {
+        let fault = |worker| Fault {
+            worker: WorkerId(worker),
+            kind: FaultKind::Dead,
+            from: Seconds(1.0),
+            lasts: Seconds(1.0),
+        };
+        let member = |name: &str| Member {
+            name: Arc::from(name),
+            card: Card::named("T4").unwrap(),
+            max_inflight: 1,
+            round_trip: Seconds::ZERO,
+        };
+        let mut fleet = Fleet {
+            rate: None,
+            requests: None,
+            cache: 1.0,
+            first_byte: Seconds(300.0),
+            members: ["a", "b", "c"].map(member).into(),
+            faults: [0, 1, 2].map(fault).into(),
+        };
+        assert!(fleet.remove("b") && !fleet.remove("b"));
+        let workers: Vec<u32> = fleet.faults.iter().map(|fault| fault.worker.0).collect();
+        assert_eq!((workers, &*fleet.members[1].name), (vec![0, 1], "c"));
     }
 }

@@ -40,13 +40,13 @@ pub use score::Score;
 use door::Door;
 use world::World;
 
-/// Lets a load run through a fleet under the rule of this name; `None` when there is no such rule.
+/// Lets a load run through a fleet under the rule of this name: the end of each request, in their order. `None` when there
+/// is no such rule.
 #[must_use]
-pub fn simulate(fleet: &Fleet, load: &[Request], rule: &'static str, seed: u64) -> Option<Score> {
+pub fn simulate(fleet: &Fleet, load: &[Request], rule: &str, seed: u64) -> Option<Vec<End>> {
     let chooser = rule::chooser(rule, fleet)?;
     let ends = World::new(fleet, load, chooser, seed).run().into_iter();
-    let ends: Vec<End> = ends.map(|end| end.unwrap_or(End::Failed)).collect();
-    Some(Score::of(rule, load, &ends))
+    Some(ends.map(|end| end.unwrap_or(End::Failed)).collect())
 }
 
 /// Those requests of a load that fit into the memory of at least one machine.

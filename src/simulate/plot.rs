@@ -12,7 +12,7 @@ use super::score::Score;
 const WIDTH: f64 = 720.0;
 const ROW: f64 = 26.0;
 const LEFT: f64 = 170.0;
-const RIGHT: f64 = 80.0;
+const RIGHT: f64 = 140.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 34.0;
 
@@ -29,10 +29,12 @@ impl Axis {
             .iter()
             .flat_map(|score| [score.e2e_mean_s, score.e2e_p95_s]);
         let logs = || times.clone().filter(|time| *time > 0.0).map(f64::log10);
-        let (from, to) = (logs().fold(0.0, f64::min), logs().fold(0.0, f64::max));
+        let (from, to) = (logs().reduce(f64::min), logs().reduce(f64::max));
+        let from = (from.unwrap_or(0.0) * 3.0).floor() / 3.0;
+        let to = (to.unwrap_or(0.0) * 3.0).ceil() / 3.0;
         Axis {
-            from: (from * 3.0).floor() / 3.0,
-            to: ((to * 3.0).ceil() / 3.0).max(from + 1.0),
+            from,
+            to: to.max(from + 1.0),
         }
     }
 
@@ -97,13 +99,14 @@ fn row(out: &mut String, (score, y): (&Score, f64), axis: &Axis) {
          <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" stroke=\"none\" font-weight=\"{weight}\">{}</text>\n\
          <path d=\"M{mean:.1} {y:.1} H{p95:.1}\"/><circle cx=\"{mean:.1}\" cy=\"{y:.1}\" r=\"5\"/>\
          <circle cx=\"{p95:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"none\"/>\n\
-         <text x=\"{:.1}\" y=\"{:.1}\" stroke=\"none\" opacity=\"0.8\">{}</text>\n</g>",
+         <text x=\"{:.1}\" y=\"{:.1}\" stroke=\"none\" opacity=\"0.8\">{}, p95 {}</text>\n</g>",
         LEFT - 12.0,
         y + 4.0,
         escaped(score.policy),
         p95 + 10.0,
         y + 4.0,
         time(score.e2e_mean_s),
+        time(score.e2e_p95_s),
     );
 }
 

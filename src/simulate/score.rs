@@ -38,11 +38,15 @@ pub struct Score {
 impl Score {
     /// What these ends of these requests are worth.
     #[must_use]
-    pub fn of(policy: &'static str, requests: &[Request], ends: &[End]) -> Self {
-        let mut firsts = Vec::with_capacity(ends.len());
-        let mut totals = Vec::with_capacity(ends.len());
-        let (mut in_time, mut prompt, mut reused) = (0_usize, 0.0, 0.0);
-        for (request, end) in requests.iter().zip(ends) {
+    pub fn of<'a>(
+        policy: &'static str,
+        ends: impl IntoIterator<Item = (&'a Request, &'a End)>,
+    ) -> Self {
+        let (mut firsts, mut totals) = (Vec::new(), Vec::new());
+        let (mut all, mut in_time) = (0_usize, 0_usize);
+        let (mut prompt, mut reused) = (0.0, 0.0);
+        for (request, end) in ends {
+            all += 1;
             let End::Answered {
                 first_token,
                 total,
@@ -66,9 +70,9 @@ impl Score {
             ttft_p50_s: rounded(quantile(&firsts, 50)),
             ttft_p95_s: rounded(quantile(&firsts, 95)),
             ttft_p99_s: rounded(quantile(&firsts, 99)),
-            goodput: rounded(count(in_time) / count(requests.len())),
+            goodput: rounded(count(in_time) / count(all)),
             hit_ratio: rounded(if prompt > 0.0 { reused / prompt } else { 0.0 }),
-            errors: requests.len() - totals.len(),
+            errors: all - totals.len(),
         }
     }
 }
@@ -116,7 +120,7 @@ mod tests {
             cached: 250.0,
         };
         let ends: Vec<End> = (1..=99).map(answered).chain([End::Failed]).collect();
-        let score = Score::of("x", &vec![request; 100], &ends);
+        let score = Score::of("x", ends.iter().map(|end| (&request, end)));
         let found = [
             score.e2e_mean_s,
             score.e2e_p95_s,
@@ -128,7 +132,7 @@ mod tests {
             (score.goodput, score.hit_ratio, score.errors),
             (0.22, 0.25, 1)
         );
-        let nothing = Score::of("x", &[], &[]);
+        let nothing = Score::of("x", []);
         assert_eq!((nothing.e2e_mean_s, nothing.errors), (0.0, 0));
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! Guaranteed: every request ends exactly once; the same fleet, load and seed give the same ends.
 //!
-//! Left out: the longest wait in line (30 s), which only matters when nobody is alive, and broken streams that a silent
-//! worker leaves hanging: they go on when it does.
+//! Left out: the longest waits in line (30 s, 5 s for a retry), which only matter when nobody is alive or all are full,
+//! and the timer on silent streams: one that hangs goes on when its worker does.
 
 mod machines;
 #[cfg(test)]

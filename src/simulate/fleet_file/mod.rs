@@ -187,21 +187,23 @@ fn workers(table: &Table<'_>, regions: &[Region], dealt: usize) -> Option<Vec<Me
 
 /// The named card, with the figures that are typed beside it.
 fn card(table: &Table<'_>) -> Option<Card> {
-    let name = table.required_text("card")?;
-    let Some(card) = Card::named(&name) else {
-        table.refuse_word("card", &name, CARDS.iter().map(|(name, _)| *name));
-        return None;
-    };
-    let count = |key: &str, otherwise: u32| table.number(key).map_or(otherwise, to_count);
+    let name = table.required_text("card");
+    let named = name.as_deref().and_then(Card::named);
+    if let (Some(name), None) = (&name, named) {
+        table.refuse_word("card", name, CARDS.iter().map(|(name, _)| *name));
+    }
+    // Also beside an unknown card: what is wrong with the figures is told in the same breath.
+    let (prefill, fixed) = (table.number("prefill"), table.duration("fixed"));
+    let (step, beside) = (table.duration("step"), table.duration("step_per_stream"));
+    let (slots, blocks) = (table.number("slots"), table.number("blocks"));
+    let card = named?;
     Some(Card {
-        prefill: table.number("prefill").unwrap_or(card.prefill),
-        fixed: table.duration("fixed").unwrap_or(card.fixed),
-        step: table.duration("step").unwrap_or(card.step),
-        step_per_stream: table
-            .duration("step_per_stream")
-            .unwrap_or(card.step_per_stream),
-        slots: count("slots", card.slots),
-        blocks: count("blocks", card.blocks),
+        prefill: prefill.unwrap_or(card.prefill),
+        fixed: fixed.unwrap_or(card.fixed),
+        step: step.unwrap_or(card.step),
+        step_per_stream: beside.unwrap_or(card.step_per_stream),
+        slots: slots.map_or(card.slots, to_count),
+        blocks: blocks.map_or(card.blocks, to_count),
     })
 }
 
@@ -227,7 +229,8 @@ fn fault(table: &Table<'_>, members: &[Member]) -> Option<Fault> {
     let name = name?;
     let mut ids = (0..).zip(members);
     let found = ids.find(|(_, member)| *member.name == *name);
-    if found.is_none() {
+    // A worker that can't be read is no reason to call its name unknown.
+    if found.is_none() && table.is_good_so_far() {
         table.refuse_word("worker", &name, members.iter().map(|member| &*member.name));
     }
     Some(Fault {

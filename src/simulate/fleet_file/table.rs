@@ -180,6 +180,11 @@ impl<'a> Table<'a> {
         self.duration(key)
     }
 
+    /// Whether nothing was found wrong with the file yet.
+    pub(super) fn is_good_so_far(&self) -> bool {
+        self.file.problems.borrow().is_empty()
+    }
+
     /// Notes what is wrong with a key, or with its absence.
     pub(super) fn refuse(&self, key: &str, message: &str) {
         let row = self.row(key);
