@@ -22,5 +22,6 @@ pub mod observe;
 pub mod queue;
 pub mod rng;
 pub mod serve;
+pub mod simulate;
 pub mod units;
 pub mod upstream;

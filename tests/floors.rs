@@ -26,7 +26,7 @@ const FLOORS: &[(u8, &[&str])] = &[
     (8, &["line", "admin"]),
     (7, &["forward"]),
     (6, &["queue", "route"]),
-    (5, &["fleet", "admission", "inspect"]),
+    (5, &["fleet", "admission", "inspect", "simulate"]),
     (4, &["upstream", "config", "observe"]),
     (3, &["decide", "alarm"]),
     (2, &["facts", "fault", "clock"]),
@@ -45,7 +45,7 @@ const SIDEWAYS: &[(&str, &str, &str)] = &[
 ];
 
 /// Rooms without a world outside, and what they may not name.
-const PURE: &[&str] = &["decide", "facts", "fault", "units", "rng"];
+const PURE: &[&str] = &["decide", "simulate", "facts", "fault", "units", "rng"];
 const WORLD: &[&str] = &[
     "tokio",
     "std::net",

@@ -33,7 +33,8 @@ impl Check {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// So many of something, in words.
+pub(super) fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

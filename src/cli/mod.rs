@@ -7,6 +7,7 @@ mod check;
 mod plan_file;
 mod reference;
 mod serve;
+mod simulate;
 mod terminal;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ enum Verb {
     Serve(serve::Serve),
     Check(check::Check),
     Reference(reference::Reference),
+    Simulate(simulate::Simulate),
 }
 
 /// Does what the command line says.
@@ -39,6 +41,7 @@ pub fn run() -> ExitCode {
             Verb::Serve(serve) => serve.run(),
             Verb::Check(check) => check.run(),
             Verb::Reference(reference) => reference.run(),
+            Verb::Simulate(simulate) => simulate.run(),
         },
         Err(refusal) => {
             // Nobody is left to tell when the terminal is gone.

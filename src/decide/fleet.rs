@@ -82,6 +82,13 @@ impl FleetState {
         self.roster.choose(ask, tried, now, rng)
     }
 
+    /// Those who could be given a request now, whatever they would cost: what a rule that is not one of our policies picks
+    /// from in a simulation, so that it has the same health checks and limits.
+    #[must_use]
+    pub fn candidates(&self, ask: &Ask, tried: &[WorkerId]) -> Vec<WorkerId> {
+        self.roster.candidates(ask, tried)
+    }
+
     /// Whom the last choice considered, also one that a [grant](Self::grants) made or that picked nobody: all who serve
     /// the model and are allowed, in the order of their ids or of the route's list. To be read under the same lock.
     #[must_use]

@@ -64,6 +64,18 @@ impl Roster {
         fit
     }
 
+    /// Those who could be given this request now.
+    pub(in crate::decide) fn candidates(&self, ask: &Ask, tried: &[WorkerId]) -> Vec<WorkerId> {
+        let Some(row) = self.row(ask) else {
+            return Vec::new();
+        };
+        let fit = self.fit(ask, row, tried);
+        self.serving(ask, row)
+            .filter(|worker| fit.excludes(worker).is_none())
+            .map(Worker::id)
+            .collect()
+    }
+
     /// Whether a worker may be taken out for this. Never the only one that serves a model: there is nobody else. For
     /// errors, which only few of its requests may share, at most half of those who serve a model, up or not; one that
     /// takes no connections serves nobody by staying.

@@ -1,0 +1,98 @@
+//! The door between a simulated request and `decide`: what the proxy would know of it, going in and coming out.
+//!
+//! This is the one place where the two meet. What `decide` learns to ask of a request (the hashes of its beginning, its
+//! adapter, its region) is filled in here, and what an answer tells (cached tokens) is handed back here.
+
+use std::sync::Arc;
+
+use super::card::BLOCK;
+use super::engine::Job;
+use super::fleet::{Fleet, Member};
+use super::request::Request;
+use crate::decide::{Ask, EjectRule, Outcome, Tests, Told, Work, WorkerSpec};
+use crate::units::{Length, ModelName, WorkerId};
+
+/// How many failed probes take a worker down, and how many passed ones bring it back: the configuration's defaults.
+const FALL: u32 = 3;
+const RISE: u32 = 2;
+
+/// What all requests of a simulation have in common.
+#[derive(Debug)]
+pub(super) struct Door {
+    model: ModelName,
+    /// Sizes of KV memory in blocks, each with the workers that have at least that.
+    fitting: Vec<(f64, Arc<[WorkerId]>)>,
+}
+
+impl Door {
+    /// The door of this fleet.
+    pub(super) fn of(fleet: &Fleet) -> Self {
+        let mut sizes: Vec<u32> = fleet.members.iter().map(|one| one.card.blocks).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let fitting = sizes.into_iter().map(|size| {
+            let members = (0..).zip(&fleet.members);
+            let fit = members.filter(|(_, member)| member.card.blocks >= size);
+            (f64::from(size), fit.map(|(id, _)| WorkerId(id)).collect())
+        });
+        Door {
+            model: ModelName::new("model"),
+            fitting: fitting.collect(),
+        }
+    }
+
+    /// The workers with memory enough for a request; `None` when there is none.
+    pub(super) fn fitting(&self, request: &Request) -> Option<&Arc<[WorkerId]>> {
+        let needed = request.memory();
+        let place = self.fitting.partition_point(|(size, _)| *size < needed);
+        self.fitting.get(place).map(|(_, workers)| workers)
+    }
+
+    /// The request as the proxy sees it. Its prompt is counted and not estimated: a trace has no text.
+    pub(super) fn ask(&self, request: &Request) -> Ask {
+        Ask {
+            model: Some(self.model.clone()),
+            only: self.fitting(request).cloned(),
+            path: Some(match request.work {
+                Work::Generate => "/v1/chat/completions",
+                Work::Embed => "/v1/embeddings",
+            }),
+            work: request.work,
+            prompt: Length::Tokens(request.prompt),
+            max_tokens: None,
+            deadline: None,
+            streamed: request.work == Work::Generate,
+        }
+    }
+
+    /// What a complete answer tells.
+    pub(super) fn answered(job: &Job) -> Outcome {
+        Outcome::Answered {
+            prompt_tokens: Some(job.prompt),
+            output_tokens: (job.work == Work::Generate).then_some(job.output),
+        }
+    }
+
+    /// A worker as the proxy's configuration has it; tests are for those who learn from them.
+    pub(super) fn spec(&self, member: &Member, tests: Tests) -> WorkerSpec {
+        WorkerSpec {
+            name: member.name.clone(),
+            models: vec![self.model.clone()],
+            cap: member.max_inflight,
+            speed: None,
+            rise: RISE,
+            fall: FALL,
+            machine: None,
+            eject: EjectRule::default(),
+            tests,
+        }
+    }
+
+    /// What its engine says of itself: vLLM and SGLang tell their memory and not their slots.
+    pub(super) fn told(member: &Member) -> Told {
+        Told {
+            slots: None,
+            kv_tokens: Some(f64::from(member.card.blocks) * BLOCK),
+        }
+    }
+}

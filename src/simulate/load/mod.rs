@@ -1,0 +1,14 @@
+//! What the simulated clients ask for: drawn from distributions, or read from traces of what real ones asked.
+
+mod chance;
+mod classifier;
+mod rate;
+mod stamp;
+mod tools;
+mod trace;
+
+pub(super) use chance::mixed;
+pub use classifier::classifier;
+pub use rate::at_rate;
+pub use tools::tools;
+pub use trace::{Flaw, parse};

@@ -1,0 +1,69 @@
+//! A worker as it is: its engine, what it remembers, what is on its way to it, and whether it lives.
+
+use super::cache::Cache;
+use super::card::BLOCK;
+use super::engine::{Engine, Job};
+use super::fleet::{Condition, Member};
+use super::request::Request;
+use crate::units::Seconds;
+
+/// A worker.
+#[derive(Debug)]
+pub struct Station {
+    /// Its engine.
+    pub engine: Engine,
+    /// The prompts that it remembers.
+    pub cache: Cache,
+    /// Requests that were sent and have not come yet.
+    pub coming: Vec<Job>,
+    /// What it can do.
+    pub(super) condition: Condition,
+    /// From the proxy to it and back.
+    pub round_trip: Seconds,
+    /// Tokens of its answers that were told to the proxy.
+    pub(super) told: f64,
+    /// The engine's next event; earlier ones are void.
+    pub(super) version: u64,
+}
+
+impl Station {
+    /// One that has nothing to do, with a cache of so many times its KV memory.
+    pub(super) fn idle(member: &Member, times: f64) -> Self {
+        Station {
+            engine: Engine::idle(member.card),
+            cache: Cache::of(&member.card, times),
+            coming: Vec::new(),
+            condition: Condition::Runs(1.0),
+            round_trip: member.round_trip,
+            told: 0.0,
+            version: 0,
+        }
+    }
+
+    /// Half of the way to it and back.
+    #[must_use]
+    pub fn one_way(&self) -> Seconds {
+        self.round_trip / 2.0
+    }
+
+    /// Tokens of this request's prompt that it remembers.
+    #[must_use]
+    pub fn cached(&self, request: &Request) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "some hundreds of blocks")]
+        let tokens = self.cache.matching(&request.blocks) as f64 * BLOCK;
+        tokens.min(request.prompt)
+    }
+
+    /// The job that this request is here.
+    #[must_use]
+    pub fn job(&self, attempt: usize, request: &Request) -> Job {
+        Job {
+            attempt,
+            work: request.work,
+            prompt: request.prompt,
+            cached: self.cached(request),
+            output: request.output,
+            blocks: request.memory(),
+        }
+    }
+}
