@@ -68,6 +68,8 @@ pub struct Told {
     pub slots: Option<u32>,
     /// Tokens that its memory holds.
     pub kv_tokens: Option<f64>,
+    /// Tokens of prompts that it keeps for later requests, where that is more than fits its memory: in the host's.
+    pub kept_tokens: Option<f64>,
 }
 
 /// The rules that hold for all workers.

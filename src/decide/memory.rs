@@ -97,8 +97,8 @@ mod tests {
         let spec = |name: &str| WorkerSpec::new(name, 8);
         let mut fleet = FleetState::new(vec![spec("a"), spec("b")], Policy::LeastTime);
         let told = Told {
-            slots: None,
             kv_tokens,
+            ..Told::default()
         };
         fleet.told(SIDES[0], told);
         fleet

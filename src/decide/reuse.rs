@@ -66,7 +66,7 @@ impl Reuse {
         f64::from(self.depth(worker)) * self.block_tokens
     }
 
-    /// That prompt is sent to a worker, whose memory holds so many tokens if it says so. Returns what was believed.
+    /// That prompt is sent to a worker, which keeps so many tokens of prompts if it says so. Returns what was believed.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -76,12 +76,12 @@ impl Reuse {
         &mut self,
         worker: WorkerId,
         prefix: &Prefix,
-        kv_tokens: Option<f64>,
+        kept_tokens: Option<f64>,
     ) -> Belief {
         if prefix.blocks.is_empty() {
             return Belief::default();
         }
-        let most = kv_tokens.map_or(usize::MAX, |tokens| (tokens / self.block_tokens) as usize);
+        let most = kept_tokens.map_or(usize::MAX, |tokens| (tokens / self.block_tokens) as usize);
         self.index.touch(worker, &prefix.blocks, most);
         Belief {
             prefix: prefix.clone(),

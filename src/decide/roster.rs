@@ -175,8 +175,9 @@ impl Roster {
             is_test: false,
         };
         let mut booking = self.book(worker, order, now);
-        let kv_tokens = self.workers[worker.index()].told.kv_tokens;
-        booking.belief = self.reuse.sent(worker, &ask.prefix, kv_tokens);
+        let told = self.workers[worker.index()].told;
+        let kept_tokens = told.kept_tokens.or(told.kv_tokens);
+        booking.belief = self.reuse.sent(worker, &ask.prefix, kept_tokens);
         Ok(Choice {
             worker,
             booking,

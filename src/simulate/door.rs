@@ -1,7 +1,7 @@
 //! The door between a simulated request and `decide`: what the proxy would know of it, going in and coming out.
 //!
-//! This is the one place where the two meet. What `decide` learns to ask of a request (the hashes of its beginning, its
-//! adapter, its region) is filled in here, and what an answer tells (cached tokens) is handed back here.
+//! This is the one place where the two meet. What `decide` asks of a request, the hashes of its beginning among it, is
+//! filled in here, and what an answer tells (cached tokens) is handed back here.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use super::engine::Job;
 use super::fleet::{Fleet, Member};
 use super::request::Request;
 use crate::decide::{Ask, EjectRule, Outcome, Tests, Told, Work, WorkerSpec};
+use crate::facts::Prefix;
 use crate::units::{Length, ModelName, WorkerId};
 
 /// How many failed probes take a worker down, and how many passed ones bring it back: the configuration's defaults.
@@ -62,6 +63,10 @@ impl Door {
             max_tokens: None,
             deadline: None,
             streamed: request.work == Work::Generate,
+            prefix: Prefix {
+                blocks: request.blocks.clone(),
+                each: Length::Tokens(BLOCK),
+            },
         }
     }
 
@@ -69,6 +74,7 @@ impl Door {
     pub(super) fn answered(job: &Job) -> Outcome {
         Outcome::Answered {
             prompt_tokens: Some(job.prompt),
+            cached_tokens: Some(job.cached),
             output_tokens: (job.work == Work::Generate).then_some(job.output),
         }
     }
@@ -88,11 +94,14 @@ impl Door {
         }
     }
 
-    /// What its engine says of itself: vLLM and SGLang tell their memory and not their slots.
-    pub(super) fn told(member: &Member) -> Told {
+    /// What its engine says of itself: vLLM and SGLang tell their memory and not their slots. Its cache holds so many
+    /// times as much.
+    pub(super) fn told(member: &Member, cache: f64) -> Told {
+        let kv_tokens = f64::from(member.card.blocks) * BLOCK;
         Told {
             slots: None,
-            kv_tokens: Some(f64::from(member.card.blocks) * BLOCK),
+            kv_tokens: Some(kv_tokens),
+            kept_tokens: Some(kv_tokens * cache),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What clients send, and what becomes of it.
 
+use std::sync::Arc;
+
 use super::card::BLOCK;
 use crate::decide::Work;
 use crate::units::Seconds;
@@ -16,7 +18,7 @@ pub struct Request {
     /// Tokens of its answer; none for embeddings and classifiers.
     pub output: f64,
     /// Its prompt in blocks of 512 tokens, each named by a hash of all up to its end; none when nothing is known of it.
-    pub blocks: Vec<u64>,
+    pub blocks: Arc<[u64]>,
     /// Requests of one session begin alike; a share of a load is taken by sessions.
     pub session: u64,
 }

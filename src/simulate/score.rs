@@ -111,7 +111,7 @@ mod tests {
             work: Work::Generate,
             prompt: 1_000.0,
             output: 10.0,
-            blocks: Vec::new(),
+            blocks: std::sync::Arc::default(),
             session: 0,
         };
         let answered = |number: u32| End::Answered {

@@ -107,7 +107,7 @@ impl<'a> World<'a> {
         let specs = fleet.members.iter().map(|member| door.spec(member, tests));
         let mut state = FleetState::new(specs.collect(), policy);
         for (id, member) in (0..).zip(&fleet.members) {
-            state.told(WorkerId(id), Door::told(member));
+            state.told(WorkerId(id), Door::told(member, fleet.cache));
         }
         let case = |_: &Request| Case {
             tally: Tally::new(Permit::Everything, RetryRules::all(EXTRA)),

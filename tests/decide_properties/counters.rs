@@ -46,8 +46,8 @@ impl History {
         });
         let mut fleet = FleetState::new(specs.collect(), policy);
         let told = Told {
-            slots: None,
             kv_tokens: Some(800.0),
+            ..Told::default()
         };
         fleet.told(WorkerId(1), told);
         History {

@@ -267,8 +267,8 @@ fn an_ejected_worker_has_nothing() {
 fn no_more_is_believed_than_its_memory_takes() {
     let mut pair = Pair::new(1);
     let told = Told {
-        slots: None,
         kv_tokens: Some(10.5 * BLOCK),
+        ..Told::default()
     };
     pair.fleet.told(SIDES[0], told);
     for session in [1, 2] {

@@ -3,7 +3,7 @@
 //! | engine | models | slots and memory |
 //! |---|---|---|
 //! | vllm | `GET /v1/models`, LoRA adapters too | `GET /metrics`: `vllm:cache_config_info` |
-//! | sglang | `GET /v1/models` | `GET /get_server_info`: `max_total_num_tokens` |
+//! | sglang | `GET /v1/models` | `GET /get_server_info`: `max_total_num_tokens`, `hicache_ratio` |
 //! | llamacpp | `GET /v1/models` | `GET /props`: `total_slots` |
 //! | forebay, openai | `GET /v1/models` | |
 //! | ollama | `GET /api/tags` | |
@@ -93,6 +93,21 @@ struct Props {
 #[derive(Deserialize)]
 struct ServerInfo {
     max_total_num_tokens: f64,
+    #[serde(default)]
+    enable_hierarchical_cache: bool,
+    #[serde(default)]
+    hicache_ratio: f64,
+    #[serde(default)]
+    hicache_size: f64,
+}
+
+impl ServerInfo {
+    /// Tokens of prompts that stay in the host's memory: a multiple of the card's, unless a size in bytes is typed.
+    fn kept_tokens(&self) -> Option<f64> {
+        let by_ratio = self.enable_hierarchical_cache && self.hicache_size <= 0.0;
+        let most = self.hicache_ratio.max(1.0) * self.max_total_num_tokens;
+        by_ratio.then_some(most)
+    }
 }
 
 /// The models of an answer to [`models_question`], sorted and once each. Names that no configuration could hold are
@@ -130,15 +145,19 @@ pub fn bounds(engine: Engine, body: &[u8]) -> Told {
     match engine {
         Engine::Llamacpp => Told {
             slots: read::<Props>(body).map(|props| props.total_slots.max(1)),
-            kv_tokens: None,
+            ..Told::default()
         },
-        Engine::Sglang => Told {
-            slots: None,
-            kv_tokens: read::<ServerInfo>(body).map(|info| info.max_total_num_tokens),
-        },
+        Engine::Sglang => {
+            let info = read::<ServerInfo>(body);
+            Told {
+                kv_tokens: info.as_ref().map(|info| info.max_total_num_tokens),
+                kept_tokens: info.and_then(|info| info.kept_tokens()),
+                ..Told::default()
+            }
+        }
         Engine::Vllm => Told {
-            slots: None,
             kv_tokens: vllm_cache(&String::from_utf8_lossy(body)),
+            ..Told::default()
         },
         _ => Told::default(),
     }
@@ -210,7 +229,14 @@ mod tests {
             Engine::Sglang,
             br#"{"max_total_num_tokens":20480,"tp_size":1}"#,
         );
-        assert_eq!(info.kv_tokens, Some(20_480.0));
+        assert_eq!((info.kv_tokens, info.kept_tokens), (Some(20_480.0), None));
+        let kept = |size| {
+            let info = format!(
+                r#"{{"max_total_num_tokens":1000,"enable_hierarchical_cache":true,"hicache_ratio":2.5,"hicache_size":{size}}}"#
+            );
+            bounds(Engine::Sglang, info.as_bytes()).kept_tokens
+        };
+        assert_eq!((kept(0), kept(40)), (Some(2_500.0), None));
         let metrics = "# TYPE vllm:cache_config_info gauge\n\
             vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"1000\",num_gpu_blocks_override=\"None\"} 1.0\n\
             vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_gpu_blocks=\"500\"} 1.0\n";

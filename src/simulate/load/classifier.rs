@@ -3,6 +3,8 @@
 //! Arrivals are Poisson, prompts log-normal with a mean of 2,000 tokens (sigma 0.6, from 32 to 8,192), and there is no
 //! answer to decode. No two prompts begin alike.
 
+use std::sync::Arc;
+
 use super::chance::{exponential, log_normal, mixed};
 use crate::decide::Work;
 use crate::rng::Rng;
@@ -29,7 +31,7 @@ pub fn classifier(rate: f64, requests: usize, seed: u64) -> Vec<Request> {
                 .clamp(SHORTEST, LONGEST)
                 .round(),
             output: 0.0,
-            blocks: Vec::new(),
+            blocks: Arc::default(),
             session,
         }
     };

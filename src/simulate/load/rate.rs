@@ -86,7 +86,7 @@ fn spread(trace: &mut [Request]) {
 /// A request belongs to the session that knows the longest part of its beginning, or begins one.
 fn mark_sessions(trace: &mut [Request]) {
     let mut uses: BTreeMap<u64, usize> = BTreeMap::new();
-    for block in trace.iter().flat_map(|request| &request.blocks) {
+    for block in trace.iter().flat_map(|request| &*request.blocks) {
         *uses.entry(*block).or_default() += 1;
     }
     let common = (trace.len() / COMMON).max(1);
@@ -113,7 +113,7 @@ mod tests {
             work: Work::Generate,
             prompt: 1_024.0,
             output: 1.0,
-            blocks: vec![0, 1 + u64::from(number % 5), 100 + u64::from(number)],
+            blocks: [0, 1 + u64::from(number % 5), 100 + u64::from(number)].into(),
             session: 0,
         };
         (0..10).map(request).collect()
@@ -138,7 +138,7 @@ mod tests {
         let long: Vec<Request> = (0..2_000_u32)
             .map(|number| Request {
                 at: Seconds(f64::from(number)),
-                blocks: vec![u64::from(number) / 2],
+                blocks: [u64::from(number) / 2].into(),
                 ..trace().remove(0)
             })
             .collect();
@@ -154,7 +154,7 @@ mod tests {
         );
         let more = at_rate(long, Some(2.5), 1, 10_000);
         assert!((4_700..5_300).contains(&more.len()), "{}", more.len());
-        let first = more.iter().filter(|one| one.blocks == [0]).count();
+        let first = more.iter().filter(|one| *one.blocks == [0]).count();
         assert!(first <= 2, "{first}");
         assert!(more.iter().all(|one| one.at.0 < 2_000.0));
     }

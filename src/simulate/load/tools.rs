@@ -75,7 +75,7 @@ fn session(load: &mut Vec<Request>, session: u64, (at, agents): (f64, &[f64]), r
             work: Work::Generate,
             prompt: ((shared + own) * BLOCK).round(),
             output,
-            blocks: blocks(agent as u64, session, (shared, own)),
+            blocks: blocks(agent as u64, session, (shared, own)).into(),
             session,
         });
         at += output * READING + exponential(THINKING, rng);

@@ -8,6 +8,8 @@
 //!
 //! The first line tells which it is. Of prompts nothing is kept but their length and the hashes of their blocks.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use super::chance::mixed;
@@ -98,7 +100,7 @@ fn mooncake(row: &str) -> Result<Option<Request>, String> {
         work: Work::Generate,
         prompt: tokens(row.input_length)?,
         output: tokens(row.output_length)?.max(1.0),
-        blocks: row.hash_ids,
+        blocks: row.hash_ids.into(),
         session: 0,
     }))
 }
@@ -117,7 +119,7 @@ fn azure(row: &str) -> Result<Option<Request>, String> {
         work: Work::Generate,
         prompt: count("ContextTokens")?,
         output: count("GeneratedTokens")?.max(1.0),
-        blocks: Vec::new(),
+        blocks: Arc::default(),
         session: 0,
     }))
 }
@@ -148,7 +150,7 @@ fn logged(row: &str) -> Result<Option<Request>, String> {
         },
         prompt,
         output: tokens(output)?,
-        blocks: coarse(&row.prefix, prompt),
+        blocks: coarse(&row.prefix, prompt).into(),
         session: 0,
     }))
 }
@@ -200,8 +202,8 @@ mod tests {
         let load = parse(text).unwrap();
         assert_eq!([load[0].at, load[1].at], [Seconds::ZERO, Seconds(2.0)]);
         assert_eq!(
-            (load[1].prompt, load[1].output, &load[1].blocks),
-            (700.0, 5.0, &vec![7, 8])
+            (load[1].prompt, load[1].output, &*load[1].blocks),
+            (700.0, 5.0, &[7, 8][..])
         );
         assert_eq!(load[0].output, 1.0);
     }

@@ -66,7 +66,7 @@ fn one_request_takes_the_way_its_prompt_and_its_answer() {
         work: Work::Generate,
         prompt: 9_000.0,
         output: 11.0,
-        blocks: Vec::new(),
+        blocks: std::sync::Arc::default(),
         session: 0,
     };
     for rule in RULES {
