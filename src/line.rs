@@ -203,7 +203,7 @@ fn dialect(head: &Parts) -> Dialect {
 }
 
 impl App {
-    /// Whether somebody can answer.
+    /// Whether somebody can answer: a worker that is up, and has a model or a route.
     ///
     /// # Errors
     /// `no_worker` with the cause.
@@ -211,23 +211,18 @@ impl App {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Fault::new(Kind::NoWorker, "the proxy is stopping"));
         }
-        let workers = self.fleet.snapshot();
-        if workers.iter().any(|worker| worker.state == State::Up) {
-            return Ok(());
+        let (plan, catalogue) = (self.plan.load(), self.fleet.catalogue());
+        let mut causes = Vec::new();
+        for worker in self.fleet.snapshot() {
+            let routed = || plan.routes.iter().any(|r| r.workers.contains(&worker.id));
+            let cause = match worker.state {
+                State::Up if !catalogue.of(worker.id).is_empty() || routed() => return Ok(()),
+                State::Up => "it serves no model and no route",
+                state => worker.reason.as_deref().unwrap_or(state.label()),
+            };
+            causes.push(format!("{}: {cause}", worker.name));
         }
-        let causes: Vec<_> = workers
-            .iter()
-            .map(|worker| {
-                format!(
-                    "{}: {}",
-                    worker.name,
-                    worker.reason.as_deref().unwrap_or(worker.state.label())
-                )
-            })
-            .collect();
-        Err(Fault::new(
-            Kind::NoWorker,
-            format!("no worker is up ({})", causes.join("; ")),
-        ))
+        let message = format!("nobody can answer ({})", causes.join("; "));
+        Err(Fault::new(Kind::NoWorker, message))
     }
 }

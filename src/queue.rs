@@ -26,7 +26,8 @@ const LONGEST_WAIT: Seconds = Seconds(30.0);
 /// that time, and its client has been patient.
 const LONGEST_RETRY_WAIT: Seconds = Seconds(5.0);
 
-/// When to come back after a full queue: the drain rate is not measured yet, so this is the least honest wait.
+/// When to come back after a full queue, or for a model that may turn up: nothing is measured of either yet, so this is
+/// the least honest wait.
 const COME_BACK: Seconds = Seconds(1.0);
 
 /// The longest model name, in bytes, that a refusal repeats: a client chooses how long it is.
@@ -54,7 +55,7 @@ pub async fn turn(
         }
         place => place
             .map(|lease| (lease, Seconds::ZERO))
-            .map_err(|why| refusal(ask, why)),
+            .map_err(|why| refusal(fleet, ask, why)),
     }
 }
 
@@ -73,7 +74,7 @@ pub async fn another_turn(
     let longest = match turn.place {
         Err(NoChoice::Busy) => LONGEST_WAIT,
         Err(NoChoice::Away) => LONGEST_RETRY_WAIT,
-        place => return place.map_err(|why| refusal(ask, why)),
+        place => return place.map_err(|why| refusal(fleet, ask, why)),
     };
     Box::pin(in_line(fleet, ask, tried, considered, longest)).await
 }
@@ -129,7 +130,7 @@ async fn in_line(
     };
     drop(place);
     *considered = turn.considered;
-    turn.place.map_err(|why| refusal(ask, why))
+    turn.place.map_err(|why| refusal(fleet, ask, why))
 }
 
 /// A place in line, given up when dropped.
@@ -144,7 +145,20 @@ impl Drop for Place<'_> {
     }
 }
 
-fn refusal(ask: &Ask, why: NoChoice) -> Fault {
+/// A model that nobody is known to serve: not there, unless somebody among these has not said yet what it serves.
+#[must_use]
+pub fn unknown_model(fleet: &Fleet, only: Option<&[WorkerId]>, not_there: Fault) -> Fault {
+    let Some(worker) = fleet.yet_to_tell(only) else {
+        return not_there;
+    };
+    let message = format!(
+        "{}; `{worker}` has not said yet what it serves",
+        not_there.message
+    );
+    Fault::new(Kind::NoWorker, message).retry_after(COME_BACK)
+}
+
+fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
     let model = match &ask.model {
         None => "this route".to_owned(),
         Some(name) if name.as_str().len() > LONGEST_NAME => "a model of so long a name".to_owned(),
@@ -153,11 +167,9 @@ fn refusal(ask: &Ask, why: NoChoice) -> Fault {
     match why {
         NoChoice::UnknownModel { nearest } => {
             let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-            Fault::new(
-                Kind::ModelNotFound,
-                format!("no worker serves {model}{hint}"),
-            )
-            .param("model")
+            let message = format!("no worker serves {model}{hint}");
+            let not_there = Fault::new(Kind::ModelNotFound, message).param("model");
+            unknown_model(fleet, ask.only.as_deref(), not_there)
         }
         NoChoice::Down | NoChoice::Busy | NoChoice::Away => {
             let message = format!("no worker that serves {model} is up");

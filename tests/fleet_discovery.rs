@@ -232,7 +232,8 @@ fn a_name_for_the_only_model_of_a_worker_that_has_two_is_known_and_served_by_nob
     engine.tune(|knobs| knobs.models = vec!["a".to_owned(), "b".to_owned()]);
     let proxy = Proxy::setup()
         .worker_with("w", &engine, "models = { chat = \"*\" }")
-        .start();
+        .launch();
+    expect_soon("it is up", || proxy.worker("w")["state"] == "up");
     let answer = proxy.chat(&chat("chat"));
     assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
     assert!(proxy.stderr().contains("\"*\" is its only model"));
@@ -255,6 +256,57 @@ fn slots_that_an_engine_reports_bound_what_it_is_given_unless_the_operator_says_
     };
     shows(NOTHING, 3);
     shows(&format!("{NOTHING}max_inflight = 5"), 5);
+}
+
+#[test]
+fn a_model_that_a_worker_may_have_is_503_until_the_worker_has_told() {
+    let (prompt, late) = (Engine::start(), Engine::start());
+    prompt.tune(|knobs| knobs.models = vec!["a".to_owned()]);
+    late.tune(|knobs| knobs.models = vec!["b".to_owned()]);
+    late.kill();
+    let proxy = Proxy::setup()
+        .worker_with("prompt", &prompt, NOTHING)
+        .worker_with("late", &late, NOTHING)
+        .launch();
+    expect_soon("one is down", || proxy.worker("late")["state"] == "down");
+    expect_soon("the other has told", || {
+        proxy.chat(&chat("a")).status == 200
+    });
+    for answer in [
+        proxy.chat(&chat("b")),
+        proxy.call("GET", "/v1/models/b", ""),
+        proxy.call("POST", "/v2/models/b/infer", "{}"),
+    ] {
+        let wait = answer.header("retry-after");
+        assert_eq!((answer.status, wait), (503, Some("1")), "{answer:?}");
+        assert_eq!(answer.reason(), Some("no_worker"));
+        assert!(answer.text().contains("`late` has not said yet"));
+    }
+    late.accept();
+    expect_soon("it has told", || proxy.chat(&chat("b")).status == 200);
+    let unknown = proxy.chat(&chat("c"));
+    assert_eq!(unknown.reason(), Some("model_not_found"));
+}
+
+#[test]
+fn nobody_is_ready_before_a_worker_has_something_to_serve() {
+    let engine = Engine::start();
+    engine.tune(|knobs| knobs.models = Vec::new());
+    let launch = |toml: &str| {
+        let setup = Proxy::setup().worker_with("w", &engine, NOTHING);
+        setup.section(toml).launch()
+    };
+    let proxy = launch("");
+    expect_soon("it is up", || proxy.worker("w")["state"] == "up");
+    let answer = proxy.call("GET", "/ready", "");
+    assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
+    assert!(answer.text().contains("serves no model"), "{answer:?}");
+    assert!(!proxy.is_ready());
+    let routed = launch("[[route]]\npath = \"/raw/*\"");
+    expect_soon("a route is enough", || routed.is_ready());
+    engine.tune(|knobs| knobs.models = vec!["m".to_owned()]);
+    recover(&proxy, &engine);
+    assert!(proxy.is_ready());
 }
 
 #[test]

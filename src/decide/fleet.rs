@@ -257,6 +257,13 @@ impl FleetState {
         grants
     }
 
+    /// A worker's state.
+    #[must_use]
+    pub fn state(&self, worker: WorkerId) -> Option<State> {
+        let worker = self.roster.workers().get(worker.index())?;
+        Some(worker.condition().state())
+    }
+
     /// Every worker at this moment, in the order of their ids.
     #[must_use]
     pub fn snapshot(&self, now: Seconds) -> Vec<WorkerView> {

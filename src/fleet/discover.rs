@@ -16,7 +16,7 @@ use super::dialect::report;
 use super::{Core, Fleet, dialect, trial};
 use crate::clock;
 use crate::config::plan::{Engine, Models, TestPlan, WorkerPlan};
-use crate::decide::Told;
+use crate::decide::{State, Told};
 use crate::units::{Bytes, ModelName, Seconds, WorkerId};
 use crate::upstream::{Loss, Question, Reply, Upstream};
 
@@ -168,6 +168,8 @@ pub(super) fn headers(plan: &WorkerPlan) -> HeaderMap {
 /// What is known of a worker beside its load.
 #[derive(Debug)]
 pub(super) struct Profile {
+    /// Its name.
+    name: Arc<str>,
     /// What it serves, as typed.
     typed: Models,
     /// Whether the operator says how much it is given at a time.
@@ -180,19 +182,28 @@ pub(super) struct Profile {
     puzzle: Option<String>,
     /// What it lists.
     models: Vec<ModelName>,
+    /// Whether it has said so, or can't be asked.
+    has_told: bool,
 }
 
 impl Profile {
     /// What the configuration says.
     pub(super) fn typed(plan: &WorkerPlan) -> Self {
         Profile {
+            name: plan.name.clone(),
             typed: plan.models.clone(),
             cap_is_typed: plan.max_inflight.is_some(),
             test: plan.test.clone(),
             engine: plan.engine,
             puzzle: None,
             models: Vec::new(),
+            has_told: false,
         }
+    }
+
+    /// Whether it will say by itself what it serves, and has not yet.
+    fn owes_names(&self) -> bool {
+        self.typed == Models::Reported && !self.has_told
     }
 
     /// Why it is not known what it is, in words; `None` when it is.
@@ -256,17 +267,34 @@ impl Fleet {
         });
     }
 
+    /// A worker, among these only, that a name which nobody knows may belong to, because it has not said yet what it
+    /// serves. Names that an earlier process left speak for one that is down.
+    #[must_use]
+    pub fn yet_to_tell(&self, only: Option<&[WorkerId]>) -> Option<Arc<str>> {
+        let inherited = self.remembered.lock().inherited();
+        let core = self.core.lock();
+        let silent = (0..).zip(&core.profiles).find(|(id, profile)| {
+            let allowed = only.is_none_or(|only| only.contains(&WorkerId(*id)));
+            let spoken_for = || inherited && core.state.state(WorkerId(*id)) == Some(State::Down);
+            allowed && profile.owes_names() && !spoken_for()
+        });
+        silent.map(|(_, profile)| profile.name.clone())
+    }
+
     /// A worker lists these models and no others. Returns whether that is news.
     pub(super) fn listed(self: &Arc<Self>, worker: WorkerId, models: Vec<ModelName>) -> bool {
         self.remembered.lock().report(&models, clock::wall());
         self.change(|core, _now| {
-            let profile = core.profiles.get_mut(worker.index());
-            let Some(profile) = profile.filter(|profile| profile.models != models) else {
+            let Some(profile) = core.profiles.get_mut(worker.index()) else {
                 return false;
             };
-            profile.models = models;
-            self.draw(core);
-            true
+            profile.has_told = true;
+            let is_news = profile.models != models;
+            if is_news {
+                profile.models = models;
+                self.draw(core);
+            }
+            is_news
         })
     }
 

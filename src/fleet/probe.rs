@@ -168,9 +168,8 @@ impl Watch {
         if !catalogue::is_open(&self.plan.models) {
             return Ok(());
         }
-        let Some(models) = self.inquirer.models(engine).await? else {
-            return Ok(());
-        };
+        // One that can't be asked lists nothing.
+        let models = self.inquirer.models(engine).await?.unwrap_or_default();
         let count = models.len();
         if self.fleet.listed(self.id, models) {
             tracing::info!(

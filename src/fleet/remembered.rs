@@ -35,6 +35,7 @@ pub(super) struct Remembered {
     path: PathBuf,
     seen: BTreeMap<ModelName, Seconds>,
     written: Seconds,
+    inherited: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,11 +59,18 @@ impl Remembered {
             let name = ModelName::sound(name)?;
             (wall - Seconds(*seen) < KEEP).then_some((name, Seconds(*seen)))
         });
+        let seen: BTreeMap<_, _> = seen.collect();
         Remembered {
             path,
-            seen: seen.collect(),
+            inherited: !seen.is_empty(),
+            seen,
             written: wall,
         }
+    }
+
+    /// Whether an earlier process left names.
+    pub(super) fn inherited(&self) -> bool {
+        self.inherited
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &ModelName> {

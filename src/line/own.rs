@@ -13,6 +13,7 @@ use crate::facts::{BuiltIn, name_in_path};
 use crate::fault::{Fault, Kind};
 use crate::fleet::Catalogue;
 use crate::inspect::Way;
+use crate::queue;
 use crate::units::ModelName;
 
 /// An answer of the proxy's own.
@@ -25,7 +26,7 @@ pub(super) struct Own {
 /// The answer, where the path is the proxy's own; `None` where a worker answers.
 ///
 /// # Errors
-/// `no_worker` on readiness paths, `model_not_found`, and `forbidden` for what only an operator may do.
+/// `no_worker` on readiness paths and while workers have not said what they serve, `model_not_found`, and `forbidden` for what only an operator may do.
 pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
     let Way::BuiltIn(built_in) = way else {
         return Ok(None);
@@ -63,7 +64,11 @@ fn served(app: &App, name: &str) -> Result<ModelName, Fault> {
         .iter()
         .find(|served| served.as_str() == name);
     let found = found.cloned();
-    found.ok_or_else(|| Fault::new(Kind::ModelNotFound, "no worker serves a model of this name"))
+    found.ok_or_else(|| {
+        let not_there = "no worker serves a model of this name";
+        let not_there = Fault::new(Kind::ModelNotFound, not_there);
+        queue::unknown_model(&app.fleet, None, not_there)
+    })
 }
 
 /// Every model, and whether somebody who serves it is up.

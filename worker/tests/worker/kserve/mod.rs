@@ -21,8 +21,6 @@ fn infer(worker: &Worker, model: &str, body: &Value) -> Answer {
 }
 
 /// The golden request with a change made to it.
-
-/// The golden request with a change made to it.
 fn changed(change: impl FnOnce(&mut Value)) -> Value {
     let mut request = serde_json::from_str(&wire("kserve_infer_request.json")).unwrap();
     change(&mut request);

@@ -1,6 +1,6 @@
 //! Requests that are odd or damaged cost no more than their own answer.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{changed, infer, plus};
 use crate::support::wire;

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{changed, infer, plus};
+use crate::support::Worker;
 use crate::support::models::{put_embedding, put_positions, put_slow, slow_request};
-use crate::support::{Worker, wire};
 
 /// Asks for each and expects a 400 that holds the words.
 fn expect_400(slips: Vec<(Value, &str)>) {
