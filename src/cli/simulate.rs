@@ -209,7 +209,11 @@ impl Simulate {
                 policies: &scores,
                 unchanged: unchanged.as_ref(),
             };
-            say(sonic_rs::to_string(&report).unwrap_or_default());
+            let Ok(json) = sonic_rs::to_string(&report) else {
+                complain("The report can't be written as JSON.");
+                return ExitCode::FAILURE;
+            };
+            say(json);
         } else {
             self.tell(prepared, &scores, unchanged.as_ref());
         }

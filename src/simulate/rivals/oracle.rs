@@ -75,3 +75,87 @@ fn ends(mut engine: Engine) -> Option<Seconds> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Held;
+    use super::*;
+    use crate::simulate::engine::Job;
+    use crate::simulate::fleet_file;
+    use crate::simulate::load::tools;
+
+    const PAIR: &str = "[[worker]]\nname = \"fast\"\ncard = \"RTX4090\"\n[[worker]]\nname = \"slow\"\ncard = \"T4\"\n";
+
+    /// Whom it picks for a prompt of 9,000 tokens and an answer of 2 while the fast one has so much before it.
+    fn picked(prepare: impl Fn(&mut [Station], &Request)) -> u32 {
+        let fleet = fleet_file::parse(PAIR, std::path::Path::new("fleet.toml")).unwrap();
+        let idle = fleet
+            .members
+            .iter()
+            .map(|member| Station::idle(member, 1.0));
+        let mut stations: Vec<Station> = idle.collect();
+        let mut request = tools(1.0, 1, 1).remove(0);
+        (request.prompt, request.output) = (9_000.0, 2.0);
+        request.blocks = (0..17).collect();
+        prepare(&mut stations, &request);
+        let arrival = Arrival {
+            request: &request,
+            candidates: &[WorkerId(1), WorkerId(0)],
+            now: Seconds(1.0),
+        };
+        let sight = Sight {
+            stations: &stations,
+            held: &[Held::default(); 2],
+        };
+        Oracle.pick(&arrival, &sight, &mut Rng::seeded(1)).0
+    }
+
+    /// So many prompts like ours: 1.2 s each on the fast card, 6.9 s on the slow one.
+    fn waiting(station: &mut Station, request: &Request, count: usize) {
+        let job = station.job(0, request);
+        (0..count).for_each(|attempt| station.engine.push(Job { attempt, ..job }, Seconds(1.0)));
+    }
+
+    #[test]
+    fn it_knows_speeds_queues_and_what_is_on_its_way() {
+        assert_eq!(picked(|_, _| {}), 0);
+        assert_eq!(
+            picked(|stations, ours| waiting(&mut stations[0], ours, 4)),
+            0
+        );
+        assert_eq!(
+            picked(|stations, ours| waiting(&mut stations[0], ours, 6)),
+            1
+        );
+        let coming = |stations: &mut [Station], ours: &Request| {
+            let job = stations[0].job(0, ours);
+            stations[0].coming = vec![job; 6];
+        };
+        assert_eq!(picked(coming), 1);
+    }
+
+    #[test]
+    fn it_knows_caches() {
+        // All but a few of the prompt's 9,000 tokens are on the slow card, which has them read in 0.3 s.
+        let cached = |own: bool| {
+            picked(|stations, ours| {
+                waiting(&mut stations[0], ours, 2);
+                let other = [u64::MAX];
+                let known = if own { ours.blocks.as_slice() } else { &other };
+                stations[1].cache.keep(known);
+            })
+        };
+        assert_eq!([cached(true), cached(false)], [1, 0]);
+    }
+
+    #[test]
+    fn it_knows_who_is_slow_hangs_or_is_dead() {
+        let health =
+            |health| picked(|stations, _| stations[0].engine.set_health(health, Seconds(1.0)));
+        assert_eq!([0.5, 0.05, 0.0].map(health), [0, 1, 1]);
+        assert_eq!(
+            picked(|stations, _| stations[0].condition = Condition::Dead),
+            1
+        );
+    }
+}

@@ -258,3 +258,24 @@ fn traffic_leaves_a_worker_that_becomes_slow() {
     assert!(share(&ours, 0.0, 60.0) > 0.6, "{ours:?}");
     assert!(share(&ours, 90.0, 180.0) < 0.4, "{ours:?}");
 }
+
+#[test]
+fn who_dies_forgets_what_it_has_read() {
+    let only = "[[worker]]\nname = \"only\"\ncard = \"T4\"\n";
+    let dies = "[[fault]]\nworker = \"only\"\nkind = \"dead\"\nfrom = \"60s\"\nlasts = \"60s\"\n";
+    let mut load = tools(1.0, 1, 1);
+    (load[0].at, load[0].output, load[0].blocks) = (Seconds(1.0), 2.0, vec![1, 2]);
+    load[0].prompt = 1_100.0;
+    load.push(Request {
+        at: Seconds(300.0),
+        ..load[0].clone()
+    });
+    let reused = |text: &str| match run(&fleet(text), &load, "least_time", 1)[1] {
+        End::Answered { cached, .. } => cached,
+        End::Failed => f64::NAN,
+    };
+    assert_eq!(
+        [reused(only), reused(&format!("{only}{dies}"))],
+        [1_024.0, 0.0]
+    );
+}
