@@ -141,7 +141,7 @@ mod tests {
             picked(|stations, ours| {
                 waiting(&mut stations[0], ours, 2);
                 let other = [u64::MAX];
-                let known = if own { ours.blocks.as_slice() } else { &other };
+                let known = if own { &*ours.blocks } else { &other };
                 stations[1].cache.keep(known);
             })
         };

@@ -264,7 +264,7 @@ fn who_dies_forgets_what_it_has_read() {
     let only = "[[worker]]\nname = \"only\"\ncard = \"T4\"\n";
     let dies = "[[fault]]\nworker = \"only\"\nkind = \"dead\"\nfrom = \"60s\"\nlasts = \"60s\"\n";
     let mut load = tools(1.0, 1, 1);
-    (load[0].at, load[0].output, load[0].blocks) = (Seconds(1.0), 2.0, vec![1, 2]);
+    (load[0].at, load[0].output, load[0].blocks) = (Seconds(1.0), 2.0, [1, 2].into());
     load[0].prompt = 1_100.0;
     load.push(Request {
         at: Seconds(300.0),
