@@ -1,8 +1,9 @@
 //! What it costs to place a request: choose and book, first byte, finish, and asking the line who is next.
 //!
-//! Every worker holds eight requests all the while, half of them streaming, so that prices have all their terms. Prints
-//! the median and the slowest of the rounds per request, and fails when a median is over its budget. Standard library
-//! only: one number per fleet size needs no harness.
+//! Every worker holds eight requests all the while, half of them streaming, so that prices have all their terms; a
+//! prompt is the next turn of one of a thousand sessions, whose beginning some worker has. Prints the median and the
+//! slowest of the rounds per request, and fails when a median is over its budget. Standard library only: one number per
+//! fleet size needs no harness.
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -25,6 +26,7 @@ const BUDGETS: [(u32, Duration); 3] = [
 const ROUNDS: usize = 21;
 const REQUESTS: u32 = 5_000;
 const HELD: usize = 8;
+const SESSIONS: usize = 1_000;
 
 /// A fleet under steady load.
 struct Bench {
@@ -54,7 +56,10 @@ impl Bench {
                 path: None,
                 work: Work::Generate,
                 prompt: Length::Tokens(700.0),
-                prefix: Prefix::default(),
+                prefix: Prefix {
+                    blocks: Arc::default(),
+                    each: Length::Tokens(256.0),
+                },
                 max_tokens: Some(256),
                 deadline: None,
                 streamed: true,
@@ -70,12 +75,19 @@ impl Bench {
 
     fn place(&mut self) {
         self.now += Seconds(0.000_1);
+        self.turn();
         let choice = self
             .fleet
             .choose(black_box(&self.ask), &[], self.now, &mut self.rng);
         if let Ok(choice) = choice {
             self.held.push_back(choice.booking);
         }
+    }
+
+    /// The prompt of the next request: two blocks.
+    fn turn(&mut self) {
+        let session = self.rng.below(SESSIONS) as u64;
+        self.ask.prefix.blocks = [2, 3].map(|block| session << 8 | block).into();
     }
 
     /// One request comes, an earlier one gets its first byte, the oldest ends.

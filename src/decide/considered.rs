@@ -86,7 +86,8 @@ impl Shortlist {
     /// The most workers that are kept of one choice.
     pub const MOST: usize = 32;
 
-    /// Keeps these, of a request whose prompt has so many tokens. Takes one allocation, and one pass in which nearly all of a large fleet are only looked at.
+    /// Keeps these, of a request whose prompt has so many tokens. Takes one allocation, and one pass in which nearly
+    /// all of a large fleet are only looked at.
     #[must_use]
     pub fn of(considered: &[Considered], prompt: f64) -> Self {
         let most = considered.len().min(Self::MOST);

@@ -5,7 +5,8 @@
 //!
 //! - `cost` says what a request costs on a worker, in seconds, and `memory` how long it waits for room in the engine's;
 //!   `pick` takes the cheapest and `considered` keeps why;
-//! - `reuse` believes to know what a request finds in a worker's cache, by `prefix_index`, which keeps what was sent where;
+//! - `reuse` says what a request is believed to find in a worker's cache, by what `prefix_index` keeps of what was sent
+//!   there;
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like, `density`
 //!   how many tokens their text makes;
@@ -61,7 +62,7 @@ pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;
 pub use line_fit::{Line, LineSums};
 pub use pick::Policy;
-pub use prefix_index::{MOST_BYTES, Matches, PrefixIndex};
+pub use prefix_index::{Matches, PrefixIndex};
 pub use queue::{LineFull, MOST_WAITING, Ticket};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use speed::SavedSpeeds;

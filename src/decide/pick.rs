@@ -1,14 +1,15 @@
 //! Which candidate is taken, by policy.
 //!
-//! Of those whose price ties, the one that holds most of the prompt is taken: what it saves is surer than the last percent
-//! of an estimate, and sessions stay where they are. Other ties are broken at random: a fixed order would send everything to the first of several equal workers, and proxies
-//! that share a fleet would all agree on it.
+//! Of those whose price ties, the one that holds most of the prompt is taken: what it saves is surer than the last
+//! percent of an estimate, and sessions stay where they are. Other ties are broken at random: a fixed order would send
+//! everything to the first of several equal workers, and proxies that share a fleet would all agree on it.
 //!
 //! A price is a belief, and only a worker that is used can correct it. So least time gives the benefit of the doubt: a
-//! worker is priced between what is believed of it and the fastest that has shown its speed, the nearer to the latter the
-//! fewer samples it has. With none it counts as fast as that one, so it is tried; one that is four times slower looks
-//! twice as slow after 8 samples, and 5 % cheaper than it is after 200: no client is sent for long to a worker that is
-//! known to be slow. Speeds are compared by the whole prompt, whoever has it cached: who has not is no slower for that. Only idle workers get it: what a busy one holds will tell.
+//! worker is priced between what is believed of it and the fastest that has shown its speed, the nearer to the latter
+//! the fewer samples it has. With none it counts as fast as that one, so it is tried; one that is four times slower
+//! looks twice as slow after 8 samples, and 5 % cheaper than it is after 200: no client is sent for long to a worker
+//! that is known to be slow. Speeds are compared by the whole prompt, whoever has it cached: who has not is no slower
+//! for that. Only idle workers get it: what a busy one holds will tell.
 //!
 //! 2026-11-30: believed that priors of a fast card would get everybody tried often enough. Seen with 8 clients, answers
 //! of 8 tokens in one piece and workers of 4:1, in each of 300 simulations: after the four answers of the first burst the

@@ -1,20 +1,20 @@
 //! The beginning of a prompt, as hashes: what two requests must share so that one can reuse what an engine computed for
 //! the other.
 //!
-//! Engines cache a prompt from its start, token by token, so only a common *prefix* saves anything. Its canonical text is
-//! the JSON of the tools, then of the system text, then of the messages (or the prompt), whatever their order in the
-//! body, because chat templates put them in that order. White space, commas that only separate and `cache_control`
-//! (a mark that clients move on with every turn) are left out; pictures and sounds, by URL or as data, stand as hashes of
+//! Engines cache a prompt from its start, token by token, so only a common *prefix* saves anything. Its canonical text
+//! is the JSON of the tools, then of the system text, then of the messages (or the prompt), whatever their order in the
+//! body, because chat templates put them in that order. White space, commas that only separate and `cache_control` (a
+//! mark that clients move on with every turn) are left out; pictures and sounds, by URL or as data, stand as hashes of
 //! their own. All other members stay: a template may render any of them.
 //!
 //! The text is hashed in blocks of 1 KiB, each hash being that of everything from the start to the block's end: equal
-//! hashes of block k mean equal text up to there (one XXH3 state, asked at every border; 64 bits, so that among ten million
-//! blocks a false match has odds of one in 400,000). What follows the last border has no hash, and neither has a prompt
-//! below one block. The state begins with the model's name, which a LoRA has of its own, and the tenant where tenants
-//! are to share nothing.
+//! hashes of block k mean equal text up to there (one XXH3 state, asked at every border; 64 bits, so that among ten
+//! million blocks a false match has odds of one in 400,000). What follows the last border has no hash, and neither has
+//! a prompt below one block. The state begins with the model's name, which a LoRA has of its own, and the tenant where
+//! tenants are to share nothing.
 //!
-//! Guaranteed: the body is walked once and not copied, strings at the speed of memory; no input panics. Strings are hashed
-//! as they are written: one text with other escapes is a miss, never a false match.
+//! Guaranteed: the body is walked once and not copied, strings at the speed of memory; no input panics. Strings are
+//! hashed as they are written: one text with other escapes is a miss, never a false match.
 
 use std::sync::Arc;
 

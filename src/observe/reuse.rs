@@ -1,8 +1,8 @@
 //! How much of the prompts was reused, and how much could have been.
 //!
 //! The regret has two parts. *best* less *matched* was given up on purpose: the worker that had more of the prompt was
-//! dearer all the same. *matched* less *reported* was believed and not there; it means something only where workers report
-//! what they reuse. Counted once for each request that was sent, when it ends, by its last choice.
+//! dearer all the same. *matched* less *reported* was believed and not there; it means something only where workers
+//! report what they reuse. Counted once for each request that was sent, when it ends, by its last choice.
 
 use std::io;
 

@@ -136,7 +136,7 @@ fn the_index_keeps_its_bound_whatever_it_is_told() {
         assert_eq!(matches.depth(worker), 100);
     }
     index.check().unwrap();
-    assert!(index.bytes() <= forebay::decide::MOST_BYTES);
+    assert!(index.bytes() <= PrefixIndex::MOST_BYTES);
     index.touch(WorkerId(300), &[1, 2], usize::MAX);
     index.clear(WorkerId(300));
     index.look(&[], &mut matches);

@@ -1,7 +1,10 @@
 //! By block, the set of the workers that hold it: a bit for each.
 
-use super::slots::Slots;
+use super::slots::{Slots, VACANT};
 use crate::units::WorkerId;
+
+/// So many blocks are looked for at a time.
+pub(super) const AT_ONCE: usize = 16;
 
 /// The sets of all blocks that somebody holds.
 #[derive(Debug)]
@@ -11,8 +14,8 @@ pub(super) struct BlockSets {
     /// Words of 64 bits in a set.
     words: usize,
     slots: Slots,
-    hashes: Vec<u64>,
-    bits: Vec<u64>,
+    /// Each block's hash and then its set, so that both come in one trip to memory.
+    sets: Vec<u64>,
     /// Places of sets that became empty.
     spare: Vec<u32>,
 }
@@ -28,20 +31,14 @@ impl BlockSets {
             room,
             words,
             slots: Slots::default(),
-            hashes: Vec::new(),
-            bits: Vec::new(),
+            sets: Vec::new(),
             spare: Vec::new(),
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let words = self.hashes.capacity() + self.bits.capacity();
-        self.slots.bytes() + words * size_of::<u64>() + self.spare.capacity() * size_of::<u32>()
-    }
-
-    /// Who holds a block.
-    pub(super) fn of(&self, block: u64) -> Option<&[u64]> {
-        self.find(block).map(|at| self.set(at))
+        let sets = self.sets.capacity() * size_of::<u64>();
+        self.slots.bytes() + sets + self.spare.capacity() * size_of::<u32>()
     }
 
     pub(super) fn insert(&mut self, block: u64, worker: WorkerId) {
@@ -60,54 +57,75 @@ impl BlockSets {
             *bits &= !bit;
         }
         if set.iter().all(|bits| *bits == 0) {
-            let hashes = &self.hashes;
-            self.slots.remove(block, at, |other| hashes[other as usize]);
+            let (sets, stride) = (&self.sets, 1 + self.words);
+            let hash = |other| sets[other as usize * stride];
+            self.slots.remove(block, at, hash);
             self.spare.push(at);
         }
     }
 
     /// How many workers all sets have together.
     pub(super) fn members(&self) -> usize {
-        self.bits
-            .iter()
-            .map(|bits| bits.count_ones() as usize)
-            .sum()
+        let sets = self.sets.chunks_exact(1 + self.words);
+        let bits = sets.flat_map(|set| &set[1..]);
+        bits.map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// Where the sets of these blocks are, at most [`AT_ONCE`], of those that anybody holds.
+    pub(super) fn find_all(&self, blocks: &[u64]) -> [Option<u32>; AT_ONCE] {
+        let mut firsts = [VACANT; AT_ONCE];
+        for (first, block) in firsts.iter_mut().zip(blocks) {
+            *first = self.slots.first(*block);
+        }
+        let mut found = [None; AT_ONCE];
+        for ((found, first), block) in found.iter_mut().zip(firsts).zip(blocks) {
+            let is = |at| self.sets[self.start(at)] == *block;
+            *found = self.slots.find_from(*block, first, is);
+        }
+        found
     }
 
     fn find(&self, block: u64) -> Option<u32> {
-        self.slots
-            .find(block, |at| self.hashes[at as usize] == block)
+        let is = |at| self.sets[self.start(at)] == block;
+        self.slots.find(block, is)
     }
 
     /// An empty set for a block that has none.
     fn begin(&mut self, block: u64) -> u32 {
-        if self.hashes.capacity() == 0 {
+        if self.sets.capacity() == 0 {
             self.slots = Slots::with_room(self.room);
-            self.hashes.reserve_exact(self.room);
-            self.bits.reserve_exact(self.room * self.words);
+            self.sets.reserve_exact(self.room * (1 + self.words));
             self.spare.reserve_exact(self.room);
         }
         let at = match self.spare.pop() {
             Some(at) => {
-                self.hashes[at as usize] = block;
+                let start = self.start(at);
+                self.sets[start] = block;
                 at
             }
             None => {
-                self.hashes.push(block);
-                self.bits.resize(self.hashes.len() * self.words, 0);
-                last_place(&self.hashes)
+                let at = number(self.sets.len() / (1 + self.words));
+                self.sets.push(block);
+                self.sets.resize(self.sets.len() + self.words, 0);
+                at
             }
         };
         self.slots.insert(block, at);
         at
     }
 
-    fn set(&self, at: u32) -> &[u64] {
-        &self.bits[at as usize * self.words..][..self.words]
+    /// Who holds the block whose set is there.
+    pub(super) fn set(&self, at: u32) -> &[u64] {
+        &self.sets[self.start(at) + 1..][..self.words]
     }
 
     fn set_mut(&mut self, at: u32) -> &mut [u64] {
-        &mut self.bits[at as usize * self.words..][..self.words]
+        let start = self.start(at) + 1;
+        &mut self.sets[start..][..self.words]
+    }
+
+    fn start(&self, at: u32) -> usize {
+        at as usize * (1 + self.words)
     }
 }
 
@@ -115,8 +133,8 @@ fn place(worker: WorkerId) -> (usize, u64) {
     (worker.index() / 64, 1 << (worker.index() % 64))
 }
 
-/// The last place of a table that has fewer than 2³².
+/// A place in a table that has fewer than 2³².
 #[expect(clippy::cast_possible_truncation, reason = "tables are far smaller")]
-pub(super) fn last_place<T>(table: &[T]) -> u32 {
-    table.len().saturating_sub(1) as u32
+pub(super) fn number(place: usize) -> u32 {
+    place as u32
 }

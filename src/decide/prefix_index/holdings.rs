@@ -1,6 +1,6 @@
 //! By worker, the blocks that it holds, in the order of their last use.
 
-use super::block_sets::last_place;
+use super::block_sets::number;
 use super::slots::Slots;
 use crate::units::WorkerId;
 
@@ -109,7 +109,7 @@ impl Holdings {
             }
             None => {
                 self.held.push(fresh);
-                last_place(&self.held)
+                number(self.held.len() - 1)
             }
         };
         self.slots.insert(fresh.key(), at);

@@ -1,33 +1,31 @@
 //! Which worker is believed to hold which blocks of prompts in its cache.
 //!
-//! A block is a hash that stands for all of a prompt up to its end (`facts/prefix.rs`), so a prompt is a path of hashes,
-//! and what a worker can reuse of it is the longest beginning of that path that it holds. Nobody tells us what engines
-//! hold; what they were sent is known, and that they forget what was not used for longest. So every worker has a list of
-//! blocks in the order of their last use, cut at what its memory takes. A path is touched from its end to its beginning:
-//! a block is then never older than those that build on it, and what is forgotten first is always an end, as in vLLM,
-//! which frees the blocks of a sequence in reverse for the same reason.
+//! A block is a hash that stands for all of a prompt up to its end (`facts/prefix.rs`), so a prompt is a path of
+//! hashes, and what a worker can reuse of it is the longest beginning of that path that it holds. Nobody tells us what
+//! engines hold; what they were sent is known, and that they forget what was not used for longest. So every worker has
+//! a list of blocks in the order of their last use, cut at what its memory takes. A path is touched from its end to its
+//! beginning: a block is then never older than those that build on it, and what is forgotten first is always an end, as
+//! in vLLM, which frees the blocks of a sequence in reverse for the same reason.
 //!
-//! Two tables, because the two questions differ: a look-up wants all workers of a block at once (`block_sets.rs`, one bit
-//! for each, so that a path costs the same with two workers and with sixty-four), an update wants one block of one worker
-//! (`holdings.rs`). Both are open addressing over arrays of a fixed size (`slots.rs`).
+//! Two tables, because the two questions differ: a look-up wants all workers of a block at once (`block_sets.rs`, one
+//! bit for each, so that a path costs the same with two workers and with sixty-four), an update wants one block of one
+//! worker (`holdings.rs`). Both are open addressing over arrays of a fixed size (`slots.rs`).
 //!
-//! Guaranteed: the arrays are made at the first touch and never grow, and together they are below [`MOST_BYTES`]; every
-//! worker has an equal share of them, so that one with much memory takes nothing from the others. Looking allocates
-//! nothing. The order of the answers depends on no hash.
+//! Guaranteed: the arrays are made at the first touch and never grow, and together they take less than
+//! [`PrefixIndex::MOST_BYTES`]; every worker has an equal share of them, so that one with much memory takes nothing from
+//! the others. Looking allocates nothing. No hash decides the order of anything.
 
 mod block_sets;
 mod holdings;
 mod slots;
 
-use block_sets::BlockSets;
+use block_sets::{AT_ONCE, BlockSets};
 use holdings::Holdings;
 
 use crate::units::WorkerId;
 
-/// The most bytes of all tables together.
-pub const MOST_BYTES: usize = 64 << 20;
-/// The most blocks of one worker: of 1 KiB, some four million tokens.
-const MOST_EACH: usize = 16_384;
+/// The most blocks of one worker: of 1 KiB, some two million tokens.
+const MOST_EACH: usize = 8_192;
 
 /// Who holds what.
 #[derive(Debug)]
@@ -59,6 +57,22 @@ impl Matches {
         self.depths.clear();
         self.depths.resize(workers, 0);
         self.holders.clear();
+        self.holders.resize(workers.div_ceil(64), u64::MAX);
+    }
+
+    /// Only these hold the block at this depth too; false if nobody is left.
+    fn keep(&mut self, set: &[u64], depth: u32) -> bool {
+        let mut left = 0;
+        for word in 0..self.holders.len() {
+            let bits = set.get(word).copied().unwrap_or(0);
+            let leaving = self.holders[word] & !bits;
+            if leaving != 0 && depth > 0 {
+                self.part(word, leaving, depth);
+            }
+            self.holders[word] &= bits;
+            left |= self.holders[word];
+        }
+        left != 0
     }
 
     /// Those who leave have held exactly so many blocks.
@@ -74,12 +88,15 @@ impl Matches {
 }
 
 impl PrefixIndex {
+    /// The most bytes of all tables together.
+    pub const MOST_BYTES: usize = 64 << 20;
+
     /// An index in which nobody holds anything.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         let words = workers.div_ceil(64);
         let cost = Holdings::BYTES_EACH + BlockSets::bytes_each(words);
-        let share = (MOST_BYTES / cost / workers.max(1)).min(MOST_EACH);
+        let share = (Self::MOST_BYTES / cost / workers.max(1)).min(MOST_EACH);
         PrefixIndex {
             workers,
             share,
@@ -104,28 +121,17 @@ impl PrefixIndex {
     pub fn look(&self, prompt: &[u64], matches: &mut Matches) {
         matches.reset(self.workers);
         let mut depth = 0;
-        for block in prompt {
-            let Some(set) = self.sets.of(*block) else {
-                break;
-            };
-            if depth == 0 {
-                matches.holders.extend_from_slice(set);
+        for together in prompt.chunks(AT_ONCE) {
+            let found = self.sets.find_all(together);
+            for place in &found[..together.len()] {
+                let set = place.map_or(&[][..], |place| self.sets.set(place));
+                if !matches.keep(set, depth) {
+                    return;
+                }
+                depth += 1;
             }
-            let mut left = 0;
-            for (word, bits) in set.iter().enumerate() {
-                let leaving = matches.holders[word] & !bits;
-                matches.part(word, leaving, depth);
-                matches.holders[word] &= bits;
-                left |= matches.holders[word];
-            }
-            if left == 0 {
-                return;
-            }
-            depth += 1;
         }
-        for word in 0..matches.holders.len() {
-            matches.part(word, matches.holders[word], depth);
-        }
+        matches.keep(&[], depth);
     }
 
     /// A worker is sent this prompt, and holds at most so many blocks in all.
@@ -173,7 +179,7 @@ impl PrefixIndex {
         if held != known {
             return Err(format!("{held} blocks are held, {known} stand in sets"));
         }
-        if self.bytes() > MOST_BYTES {
+        if self.bytes() > Self::MOST_BYTES {
             return Err(format!("the index takes {} bytes", self.bytes()));
         }
         Ok(())
