@@ -68,7 +68,7 @@ pub struct Simulate {
     /// What if there were one more with this card ("T4", "2x RTX4090")? May be repeated
     #[arg(long, value_name = "CARD")]
     add: Vec<String>,
-    /// Count only requests that come while a [[fault]] of the fleet lasts
+    /// Count only requests that come while a fault of the fleet file lasts
     #[arg(long)]
     during_faults: bool,
     /// Write a picture of the means and p95s
