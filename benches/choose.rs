@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay::decide::{Ask, Booking, FleetState, Outcome, Policy, Work, WorkerSpec};

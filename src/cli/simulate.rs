@@ -122,18 +122,26 @@ impl Simulate {
                 "--rate is a number of requests a second, from 0.001 to 100000.".to_owned(),
             );
         }
-        let requests = self.requests.or(typed.requests).unwrap_or(MOST).min(MOST);
+        let requests = self.requests.or(typed.requests);
+        if requests.is_some_and(|count| !(1..=MOST).contains(&count)) {
+            return Err(format!("--requests is a number from 1 to {MOST}."));
+        }
         let mut load = match (&self.trace, self.load) {
             (Some(trace), _) => load::at_rate(read_trace(trace)?, rate, self.seed, MOST),
-            (None, Some(made)) => made.load(rate, requests, self.seed),
+            (None, Some(made)) => made.load(rate, requests.unwrap_or(REQUESTS), self.seed),
             (None, None) => Vec::new(),
         };
-        load.truncate(requests);
+        load.truncate(requests.unwrap_or(MOST));
         let all = load.len();
         // The same requests before and after a change, so that they can be compared.
         let load = simulate::fitting(&fleet, simulate::fitting(&typed, load));
         if load.is_empty() {
             return Err("There is no request in this load that fits on any machine.".to_owned());
+        }
+        if self.during_faults && !load.iter().any(|request| typed.suffers(request.at)) {
+            return Err(
+                "--during-faults counts no request: none comes while a fault lasts.".to_owned(),
+            );
         }
         Ok(Prepared {
             too_long: all - load.len(),
@@ -193,7 +201,7 @@ impl Simulate {
             return ExitCode::FAILURE;
         }
         let before = before.as_ref();
-        let unchanged = before.and_then(|before| self.score((before, load), ALWAYS[0]));
+        let unchanged = before.and_then(|before| self.score(prepared, before, ALWAYS[0]));
         let title = format!("{} on {}", self.load_name(), stem(&self.fleet));
         if let Some(file) = &self.plot
             && let Err(error) = fs::write(file, simulate::plot(&title, &scores))
@@ -222,14 +230,12 @@ impl Simulate {
 
     /// The score of each rule, in their order.
     fn scores(&self, prepared: &Prepared) -> Vec<Score> {
-        let Prepared {
-            fleet, load, rules, ..
-        } = prepared;
+        let rules = &prepared.rules;
         let done = &AtomicUsize::new(0);
         thread::scope(|scope| {
             let run = |rule: &'static str| {
                 scope.spawn(move || {
-                    let score = self.score((fleet, load), rule);
+                    let score = self.score(prepared, &prepared.fleet, rule);
                     let place = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress(rule, place, rules.len());
                     score
@@ -241,10 +247,13 @@ impl Simulate {
         })
     }
 
-    /// What a rule is worth with this load on this fleet.
-    fn score(&self, (fleet, load): (&Fleet, &[Request]), rule: &'static str) -> Option<Score> {
+    /// What a rule is worth with this load on this fleet; the faults that count are those of the fleet's file, also
+    /// when their worker is gone.
+    fn score(&self, prepared: &Prepared, fleet: &Fleet, rule: &'static str) -> Option<Score> {
+        let Prepared { load, .. } = prepared;
+        let faulty = prepared.before.as_ref().unwrap_or(&prepared.fleet);
         let ends = simulate::simulate(fleet, load, rule, self.seed)?;
-        let counts = |request: &Request| !self.during_faults || fleet.suffers(request.at);
+        let counts = |request: &Request| !self.during_faults || faulty.suffers(request.at);
         let counted = load
             .iter()
             .zip(&ends)
@@ -298,7 +307,6 @@ struct Prepared {
 
 impl Made {
     fn load(self, rate: Option<f64>, requests: usize, seed: u64) -> Vec<Request> {
-        let requests = if requests == MOST { REQUESTS } else { requests };
         match self {
             Made::Classifier => load::classifier(rate.unwrap_or(200.0), requests, seed),
             Made::Tools => load::tools(rate.unwrap_or(1.0), requests, seed),

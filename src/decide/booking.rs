@@ -1,8 +1,8 @@
 //! A place that a request holds on a worker, what is noted on it until the request ends, and the count of all.
 
 use super::ask::{Outcome, Work};
-use super::cost::Size;
-use super::line_fit::Sample;
+use super::cost::{LEAST_PROMPT, Size};
+use super::line_fit::{Line, Sample, is_surprise};
 use super::machine::{Company, Mark};
 use super::reuse::Belief;
 use crate::units::{Seconds, WorkerId};
@@ -45,6 +45,8 @@ pub(super) struct FirstByte {
     pub sharing: f64,
     /// The company on its machine until then.
     pub company: Company,
+    /// Whether the worker's speed was learned from it when it came.
+    pub taught: bool,
 }
 
 impl FirstByte {
@@ -78,6 +80,24 @@ impl Booking {
     /// Whether tokens of its answer are timed as they pass.
     pub(super) fn decodes(&self) -> bool {
         self.streamed && self.size.work == Work::Generate
+    }
+
+    /// Whether a prefill that took so long tells how fast the worker is, by what it was believed to be. Where the time is
+    /// a surprise, but would be none if the worker had more of the prompt in its cache, or none of it any more, it tells
+    /// of the cache: a worker that was restarted would seem a hundred times slower, and one that was warm before the
+    /// proxy began, faster. What a test sends is in no cache.
+    pub(super) fn tells_of_speed(&self, line: Line, took: Seconds) -> bool {
+        let is_surprise = |fresh: f64| is_surprise(took, line.at(fresh));
+        let may_be_cached = !self.is_test && self.belief.is_about_blocks();
+        !may_be_cached
+            || !is_surprise(self.size.fresh())
+            || (is_surprise(LEAST_PROMPT) && is_surprise(self.size.prompt))
+    }
+
+    /// Whether its whole answer may teach the worker's speed: in doubt only if the worker told what it had in its cache.
+    pub(super) fn may_teach(&self, is_told: bool) -> bool {
+        let taught = self.first_byte.is_some_and(|first| first.taught);
+        is_told || taught || !self.decodes()
     }
 }
 

@@ -37,7 +37,7 @@ use super::worker::Worker;
 use crate::units::{Length, Seconds};
 
 /// The least prompt that is reckoned with: below it the fixed part rules, and a fit through zero sizes says nothing.
-const LEAST_PROMPT: f64 = 16.0;
+pub(super) const LEAST_PROMPT: f64 = 16.0;
 
 /// The part of the delay laid on others that is counted.
 const EXTERNALITY: f64 = 0.5;

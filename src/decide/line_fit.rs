@@ -29,6 +29,8 @@ use crate::units::Seconds;
 
 /// A sample this many times above or below the line means that the machine has changed.
 const SURPRISE: f64 = 3.0;
+/// The past is read as this many times slower or faster at most: what is wilder is taken in steps.
+const MOST_CHANGE: f64 = 10.0;
 /// What is kept of the past at a surprise.
 const KEEP_AT_SURPRISE: f64 = 0.5;
 /// A line of fewer samples is mostly a prior, and has no past that could be read at another speed.
@@ -246,12 +248,20 @@ impl LineFit {
         let is_again = self.surprise == self.bunch.surprise;
         self.sums = match self.surprise {
             None => past.faded(self.keep),
-            Some(_) if is_again && is_known => past.slower(off).faded(KEEP_AT_SURPRISE),
+            Some(_) if is_again && is_known => {
+                let times = off.clamp(1.0 / MOST_CHANGE, MOST_CHANGE);
+                past.slower(times).faded(KEEP_AT_SURPRISE)
+            }
             Some(_) => past.faded(KEEP_AT_SURPRISE),
         };
         self.sums.add(size, took);
         self.line = self.sums.line();
     }
+}
+
+/// Whether a time is so far from what was expected that the machine must have changed.
+pub(super) fn is_surprise(took: Seconds, expected: Seconds) -> bool {
+    Surprise::of(took.0 / expected.0).is_some()
 }
 
 impl Surprise {

@@ -146,10 +146,13 @@ impl Reuse {
         } else if believed > 0 {
             *denied = denied.saturating_add(1);
         }
+        if !booking.belief.is_about_blocks() {
+            return;
+        }
         let prompt = believable(prompt).unwrap_or(booking.size.prompt);
         let had = (cached / (prompt * booking.belief.block_share(booking.size.seen))) as usize;
         // The engine's own blocks end elsewhere: one of ours may be there but for its end.
-        if had + 1 < believed || cached <= 0.0 {
+        if had.saturating_add(1) < believed || cached <= 0.0 {
             let gone = booking.belief.prefix.blocks.get(had..believed);
             self.index.forget(worker, gone.unwrap_or_default());
         }
@@ -157,6 +160,11 @@ impl Reuse {
 }
 
 impl Belief {
+    /// Whether the prompt is long enough to be known again.
+    pub(super) fn is_about_blocks(&self) -> bool {
+        !self.prefix.blocks.is_empty()
+    }
+
     fn depth(&self) -> usize {
         self.depth as usize
     }

@@ -21,7 +21,7 @@ use super::cost::Size;
 use super::health::State;
 use super::machine::Machine;
 use super::pick::{Candidate, Policy};
-use super::reuse::Reuse;
+use super::reuse::{Belief, Reuse};
 use super::standing::AllDown;
 use super::traffic::{self, Traffic, believable};
 use super::unsupported::Unsupported;
@@ -143,6 +143,7 @@ impl Roster {
         rng: &mut Rng,
     ) -> Result<Choice, NoChoice> {
         self.considered.clear();
+        self.looked_up = 0.0;
         let row = self.row(ask).ok_or_else(|| self.unknown(ask))?;
         self.note_asked(row, ask, now);
         let size = self.size(ask, row);
@@ -175,15 +176,20 @@ impl Roster {
             is_test: false,
         };
         let mut booking = self.book(worker, order, now);
-        let told = self.workers[worker.index()].told;
-        let kept_tokens = told.kept_tokens.or(told.kv_tokens);
-        booking.belief = self.reuse.sent(worker, &ask.prefix, kept_tokens);
+        booking.belief = self.believe(worker, ask);
         Ok(Choice {
             worker,
             booking,
             terms,
             candidates: found,
         })
+    }
+
+    /// The prompt goes to this worker, which will keep it.
+    fn believe(&mut self, worker: WorkerId, ask: &Ask) -> Belief {
+        let told = self.workers[worker.index()].told;
+        let kept_tokens = told.kept_tokens.or(told.kv_tokens);
+        self.reuse.sent(worker, &ask.prefix, kept_tokens)
     }
 
     /// Takes the booking back, and what the outcome teaches. Returns the state that the worker left if that ejected it.

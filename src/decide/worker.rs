@@ -201,17 +201,22 @@ impl Worker {
         let turned = self.backlog.turned();
         let span = now - booking.sent;
         let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
+        let prefill = (now - arrived.max(turned)).max(Seconds::ZERO);
+        let line = self.speeds.prefill(Work::Generate);
         let first_byte = FirstByte {
             took: (now - arrived).max(Seconds::ZERO),
-            prefill: (now - arrived.max(turned)).max(Seconds::ZERO),
+            prefill,
             behind: turned > arrived,
             // The request itself shared; when no time has passed, the quotient is no number and `max` drops it.
             sharing: (sharing_seconds / span.0).max(1.0),
             company: machine.company(booking.company, now),
+            taught: booking.decodes() && booking.tells_of_speed(line, prefill),
         };
         booking.first_byte = Some(first_byte);
-        if booking.decodes() {
+        if first_byte.taught {
             self.learn_prefill(Work::Generate, booking.size.fresh(), first_byte, machine);
+        }
+        if booking.decodes() {
             self.meter.begin(now);
         }
         if booking.decodes() || booking.work() == Work::Embed {
@@ -266,7 +271,9 @@ impl Worker {
             self.first_byte(&mut booking, machine, now);
             let (prompt, cached) = (believable(prompt_tokens), believable(cached_tokens));
             let fresh = booking.size.fresh_of(prompt, cached);
-            self.learn(&booking, fresh, believable(output_tokens), machine);
+            if booking.may_teach(cached.is_some()) {
+                self.learn(&booking, fresh, believable(output_tokens), machine);
+            }
         }
         self.release(&booking, outcome, now);
         if self.inflight == 0 {
@@ -366,6 +373,9 @@ impl Worker {
                 let decoding = self.speeds.decoding(output, first_byte.sharing) / alone;
                 let came = booking.sent + self.net() + first_byte.took;
                 self.backlog.turn(came - decoding);
+            }
+            (Work::Generate, _) if booking.streamed && !first_byte.taught => {
+                self.learn_prefill(Work::Generate, prompt, first_byte, machine);
             }
             (Work::Generate, _) => {}
         }

@@ -225,10 +225,12 @@ impl<'a> Walk<'a> {
 
     /// Puts a long string's hash in its place.
     fn hash_alone(&mut self, begin: usize) {
-        let end = value_end(self.json, begin);
+        if self.json.get(begin) != Some(&b'"') {
+            return;
+        }
+        let end = string_end(self.json, begin + 1).min(self.json.len());
         if let Some(text) = self.json.get(begin..end)
             && text.len() >= LONG
-            && text[0] == b'"'
         {
             self.at = begin;
             self.leave_out(text.len());

@@ -285,6 +285,7 @@ impl<'a> World<'a> {
         let Attempt { request, begun, .. } = self.attempts[attempt];
         let outcome = match ending {
             Ending::Refused => Outcome::Refused,
+            Ending::Reset => Outcome::Lost,
             _ => Outcome::Failed,
         };
         let Some(()) = self.finish(attempt, outcome) else {

@@ -29,6 +29,9 @@ pub struct Flaw {
     pub what: String,
 }
 
+/// The longest trace: every worker is probed every other second of it.
+const LONGEST: Seconds = Seconds(31.0 * 86_400.0);
+
 #[derive(Deserialize)]
 struct Mooncake {
     timestamp: f64,
@@ -89,6 +92,14 @@ pub fn parse(text: &str) -> Result<Vec<Request>, Flaw> {
     let began = requests.first().map_or(Seconds::ZERO, |first| first.at);
     for request in &mut requests {
         request.at = request.at - began;
+    }
+    if requests.last().is_some_and(|last| last.at.0 > LONGEST.0) {
+        return Err(Flaw {
+            line: text.lines().count(),
+            what: format!(
+                "from its first request to its last the trace takes longer than {LONGEST}"
+            ),
+        });
     }
     Ok(requests)
 }
