@@ -7,6 +7,13 @@
 //! sent, and not before the last time that the worker turned to the next request, which is a first byte, the head's
 //! departure, or, when an answer came in one piece, the time that its tokens must have begun.
 //!
+//! Silence is evidence, too. A head that has been in work for more than [`PATIENCE`] times what was expected of it, its
+//! whole prompt uncached, shows that its worker is at least so much slower than that: the price takes it as slowed until
+//! the first byte comes and teaches. 2026-11-30: believed, after research, that this earns nothing. Seen that a slow
+//! machine of which nothing is known yet was sent over a hundred requests before its first answer, because it looked idle
+//! and a head that is overdue made the work ahead of the others vanish. What ends with its answer is not judged so:
+//! nobody knows how long it decodes.
+//!
 //! 2026-11-30: believed that an answer in one piece tells nothing of when the worker turned to the next. Seen that the
 //! head was then taken to have been in work since it was sent, which made most of the wait disappear, and that the time
 //! spent waiting was learned as time at work: a worker that needs 34 ms for an answer was believed to need 85.
@@ -18,6 +25,9 @@ use super::line_fit::Line;
 use super::speed::Speeds;
 use crate::units::Seconds;
 
+/// A silence this many times as long as was expected is a surprise.
+const PATIENCE: f64 = 3.0;
+
 /// One request that waits for its first byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
@@ -25,8 +35,10 @@ pub(super) struct Pending {
     pub number: u64,
     /// What kind of work it is.
     pub work: Work,
-    /// Its prompt tokens.
+    /// Its prompt tokens that are new to the worker.
     pub prompt: f64,
+    /// All of them, if its first byte ends its prefill.
+    pub timed: Option<f64>,
     /// When it was sent.
     pub sent: Seconds,
 }
@@ -105,6 +117,21 @@ impl Backlog {
         (work * slowdown - age.max(Seconds::ZERO)).max(Seconds::ZERO)
     }
 
+    /// How many times as long as everything was expected to take it takes at least, by the silence of the head: 1 while
+    /// that is no surprise.
+    pub(super) fn overdue(&self, speeds: &Speeds, slowdown: f64, now: Seconds) -> f64 {
+        let Some((head, prompt)) = self
+            .pending
+            .front()
+            .and_then(|head| Some((head, head.timed?)))
+        else {
+            return 1.0;
+        };
+        let expected = speeds.prefill(head.work).at(prompt) * slowdown;
+        let age = now - head.sent.max(self.turned);
+        (age.0 / (PATIENCE * expected.0)).max(1.0)
+    }
+
     /// Whether the sums are those of the requests.
     pub(super) fn check(&self) -> Result<(), String> {
         let ordered = self
@@ -174,6 +201,7 @@ mod tests {
             number,
             work: Work::Embed,
             prompt: 2_000.0,
+            timed: Some(2_000.0),
             sent: Seconds(sent),
         }
     }
@@ -206,6 +234,28 @@ mod tests {
         backlog.turn(Seconds(1.008));
         assert_eq!(ahead(&backlog, 1.008), 21.0);
         assert_eq!(ahead(&backlog, 1.010), 19.0);
+    }
+
+    #[test]
+    fn a_silent_head_makes_its_worker_slower_until_it_speaks() {
+        let mut backlog = three();
+        let overdue = |backlog: &Backlog, now| {
+            let times = backlog.overdue(&Speeds::believing(1.0), 1.0, Seconds(now));
+            (times * 1e6).round() / 1e6
+        };
+        assert_eq!(overdue(&backlog, 1.0), 1.0);
+        assert_eq!(overdue(&backlog, 1.0315), 1.0);
+        assert_eq!(overdue(&backlog, 1.315), 10.0);
+        backlog.remove(0);
+        backlog.turn(Seconds(1.315));
+        assert_eq!(overdue(&backlog, 1.315), 1.0);
+        backlog.clear();
+        backlog.push(Pending {
+            timed: None,
+            ..pending(4, 1.0)
+        });
+        assert_eq!(overdue(&backlog, 9.0), 1.0);
+        assert_eq!(overdue(&Backlog::default(), 9.0), 1.0);
     }
 
     #[test]

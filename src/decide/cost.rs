@@ -17,7 +17,8 @@
 //! ```
 //!
 //! The lines are those of a worker alone: beside busy neighbours on its machine, own, decode and the sum in wait take
-//! 1 + κ·m times as long (`machine.rs`).
+//! 1 + κ·m times as long (`machine.rs`), and on a worker that keeps its head waiting, as many times longer as its silence
+//! shows (`backlog.rs`).
 //!
 //! What is cached is worth the seconds it saves on that worker, never a share: a whole hit on a slow machine may save more
 //! than it, or less than the queue in front of it. Those in the queue are counted by what was new of them, too.
@@ -147,6 +148,7 @@ pub(super) fn price(
     now: Seconds,
 ) -> Terms {
     let slowdown = machine.slowdown_beside(worker.inflight() > 0);
+    let slowdown = slowdown * worker.backlog().overdue(worker.speeds(), slowdown, now);
     let (decode, tokens) = match size.work {
         Work::Embed => (Seconds::ZERO, 0.0),
         Work::Generate => (
@@ -156,9 +158,10 @@ pub(super) fn price(
     };
     let own = worker.speeds().prefill(size.work).at(size.fresh()) * slowdown;
     let slowed = Seconds(worker.speeds().decode().slope * tokens) + own * HELD_UP;
+    let ahead = worker.backlog().ahead(worker.speeds(), slowdown, now);
     let mut terms = Terms {
         net: worker.net(),
-        wait: memory::wait(worker, size, own, decode).max(worker.wait(slowdown, now)),
+        wait: memory::wait(worker, size, own, decode).max(ahead),
         own,
         decode,
         external: slowed * f64::from(worker.decoding()) * EXTERNALITY,

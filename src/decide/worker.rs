@@ -124,9 +124,9 @@ impl Worker {
         self.round_trip.unwrap_or_default()
     }
 
-    /// The work ahead of a request that is sent now, while everything takes so many times as long.
-    pub(super) fn wait(&self, slowdown: f64, now: Seconds) -> Seconds {
-        self.backlog.ahead(&self.speeds, slowdown, now)
+    /// The requests that wait for their first byte.
+    pub(super) fn backlog(&self) -> &Backlog {
+        &self.backlog
     }
 
     /// Seconds per output token once one more request shares the card.
@@ -169,6 +169,7 @@ impl Worker {
             number: order.number,
             work: order.size.work,
             prompt: order.size.fresh(),
+            timed: (order.streamed || order.size.work == Work::Embed).then_some(order.size.prompt),
             sent: now,
         });
         if order.size.work == Work::Generate {

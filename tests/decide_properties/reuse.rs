@@ -281,3 +281,46 @@ fn no_more_is_believed_than_its_memory_takes() {
     pair.end(choice, NO_REPORT);
     assert_eq!(pair.believed(&turn(3, 30))[0], 10.0);
 }
+
+#[test]
+fn a_cache_that_was_lost_is_not_taken_for_a_slower_machine() {
+    let own_after = |reports: [Option<f64>; 2]| {
+        let mut pair = Pair::new(1);
+        for session in 0..30 {
+            let choice = pair.send_to(SIDES[0], turn(session, 1 + (session % 30) as u32));
+            pair.end(choice, NO_REPORT);
+        }
+        let own = pair.send_to(SIDES[0], turn(99, 20));
+        let (before, whole) = (own.terms.own, own.terms.own);
+        pair.end(own, NO_REPORT);
+        for (session, report) in [28, 29].into_iter().zip(reports) {
+            // Believed cached but for a bit; it takes as long as if nothing were.
+            let mut choice = pair.send_to(SIDES[0], turn(session, 1 + session as u32));
+            assert!(choice.terms.own.0 < 0.2 * whole.0);
+            pair.now += whole * 1.4;
+            pair.fleet.first_byte(&mut choice.booking, pair.now);
+            pair.now += choice.terms.decode;
+            pair.fleet
+                .finish(choice.booking, answered(report), pair.now);
+            pair.fleet.check_invariants().unwrap();
+        }
+        let own = pair.send_to(SIDES[0], turn(100, 20));
+        own.terms.own.0 / before.0
+    };
+    for reports in [[None, None], [Some(0.0), Some(0.0)]] {
+        let times = own_after(reports);
+        assert!((0.8..1.25).contains(&times), "{times:.2} with {reports:?}");
+    }
+}
+
+#[test]
+fn a_report_about_a_prompt_without_blocks_changes_no_belief() {
+    let mut pair = Pair::new(1);
+    for session in 0..8 {
+        let choice = pair.send_to(SIDES[0], turn(session, 0));
+        pair.end(choice, answered(Some(64.0)));
+    }
+    let choice = pair.send_to(SIDES[0], turn(9, 20));
+    pair.end(choice, NO_REPORT);
+    assert_eq!(pair.believed(&turn(9, 20)), [20.0, 0.0]);
+}
