@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay::decide::{Ask, Booking, FleetState, Outcome, Policy, Work, WorkerSpec};
@@ -56,6 +57,7 @@ impl Bench {
                 path: None,
                 work: Work::Generate,
                 prompt: Length::Tokens(700.0),
+                fills: None,
                 prefix: Prefix {
                     blocks: Arc::default(),
                     each: Length::Tokens(256.0),

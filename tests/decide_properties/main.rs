@@ -43,6 +43,7 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
         path: None,
         work,
         prompt: Length::Tokens(prompt),
+        fills: None,
         prefix: Prefix::default(),
         max_tokens: None,
         deadline: None,
