@@ -2,9 +2,10 @@
 //!
 //! A context is asked to hold one prompt. Token ids are counted. Of text no vocabulary is known here, so it is measured
 //! in what tokens are made of in every script: letters. One counts however it is written (`д`, in two bytes or in the
-//! six of `\u0434`); white space counts once, since vocabularies have tokens for long runs of it; the JSON around
-//! strings does not count. Pictures, sounds and files come as data in strings, whose length says nothing of their
-//! tokens: they count for nothing. All of that errs downwards, which is what "at least" wants.
+//! six of `\u0434`); one that is repeated counts once, since vocabularies have tokens for long runs of white space,
+//! lines and dots; the JSON around strings does not count. Pictures, sounds and files come as data in strings, whose
+//! length says nothing of their tokens: they count for nothing. All of that errs downwards, which is what "at least"
+//! wants.
 //!
 //! Nothing is said of several prompts in one request, each of which has a context of its own, and of requests that let
 //! the engine cut them.
@@ -71,12 +72,11 @@ fn letters_of(json: &[u8]) -> usize {
 fn letters_in(text: &[u8]) -> usize {
     let follows = text.iter().filter(|byte| **byte & 0xc0 == 0x80).count();
     let pairs = || text.iter().zip(text.iter().skip(1));
-    let spaces = pairs().filter(|pair| *pair == (&b' ', &b' ')).count();
+    let runs = pairs().filter(|(one, next)| one == next).count();
     let escapes = text.iter().filter(|byte| **byte == b'\\').count();
     // Four digits each; of an escaped backslash before a `u` too many are taken off.
     let digits = 4 * pairs().filter(|pair| *pair == (&b'\\', &b'u')).count();
-    text.len()
-        .saturating_sub(follows + spaces + escapes + digits)
+    text.len().saturating_sub(follows + runs + escapes + digits)
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(said("дом नम€😀"), 8.0);
         assert_eq!(said(r"\u0434\u043e\u043c"), 3.0);
         assert_eq!(said(r#"a\n\"b"#), 4.0);
-        assert_eq!(said("a          b"), 3.0);
+        assert_eq!(said("a          b------"), 4.0);
         assert_eq!(said(r"\\u\\u"), 0.0, "too few, never too many");
     }
 
@@ -111,11 +111,11 @@ mod tests {
         let picture = "x".repeat(100_000);
         let body = |url: &str| {
             format!(
-                r#"{{"messages":[ {{"role" : "user","content":[{{"text":"hello"}},{{"image_url":{{"url":"{url}"}}}},
+                r#"{{"messages":[ {{"role" : "user","content":[{{"text":"world"}},{{"image_url":{{"url":"{url}"}}}},
                     {{"source":{{"data": "{url}"}}}}]}} ]}}"#
             )
         };
-        let names = "roleusercontenttexthelloimage_urlurlsourcedata".len();
+        let names = "roleusercontenttextworldimage_urlurlsourcedata".len();
         assert_eq!(of(&body(&picture), true), Some(Length::Bytes(names as f64)));
         let short = Some(Length::Bytes((names + 2) as f64));
         assert_eq!(of(&body("x"), true), short);

@@ -18,6 +18,7 @@ mod neighbours;
 mod prefix_index;
 mod retries;
 mod reuse;
+mod room;
 mod shares;
 mod weights;
 
