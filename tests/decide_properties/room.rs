@@ -77,6 +77,25 @@ fn nobody_waits_for_one_that_comes_back_and_is_too_small() {
 }
 
 #[test]
+fn a_long_prompt_that_waits_holds_no_short_one_up() {
+    let mut fleet = pair(Tests::Off);
+    let lengths = [2_000.0, 2_000.0, 10.0, 10.0];
+    let mut held = lengths.map(|tokens| Some(choose(&mut fleet, tokens).unwrap()));
+    let [long, short] = [2_000.0, 10.0].map(|tokens| {
+        assert_eq!(choose(&mut fleet, tokens).unwrap_err(), NoChoice::Busy);
+        fleet.stand_in_line(prompt(tokens), &[]).unwrap()
+    });
+    for (place, ticket) in [(3, short), (0, long)] {
+        let (_, booking) = held[place].take().unwrap();
+        fleet.finish(booking, Outcome::Gone, Seconds(2.0));
+        let grants = fleet.grants(Seconds(2.0), &mut Rng::seeded(1));
+        let served: Vec<_> = grants.iter().map(|grant| grant.ticket).collect();
+        assert_eq!(served, [ticket]);
+        fleet.check_invariants().unwrap();
+    }
+}
+
+#[test]
 fn who_waits_is_refused_when_the_worker_that_fits_shrinks() {
     let mut fleet = pair(Tests::Off);
     let held = [(); 2].map(|()| choose(&mut fleet, 2_000.0).unwrap());
