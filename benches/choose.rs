@@ -57,6 +57,7 @@ impl Bench {
                 path: None,
                 work: Work::Generate,
                 prompt: Length::Tokens(700.0),
+                fills: None,
                 prefix: Prefix {
                     blocks: Arc::default(),
                     each: Length::Tokens(256.0),

@@ -216,6 +216,7 @@ fn inference(
     Ok(RequestFacts {
         model: Some(model),
         prompt: peek.prompt_length(),
+        fills: facts::fills(body, &peek, kind.generates),
         prefix,
         model_span: peek.model_span,
         streamed: peek.stream,
@@ -253,6 +254,7 @@ fn embed(model: Option<ModelName>, prompt: Length) -> RequestFacts {
         generates: false,
         max_tokens: None,
         prompt,
+        fills: None,
         prefix: Prefix::default(),
     }
 }

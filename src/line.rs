@@ -185,6 +185,7 @@ fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>) -> Ask {
             Work::Embed
         },
         prompt: facts.prompt,
+        fills: facts.fills,
         prefix: facts.prefix.clone(),
         max_tokens: facts.max_tokens,
         streamed: facts.streamed,

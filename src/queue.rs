@@ -4,6 +4,8 @@
 //! with a place, with the news that nobody is left who could serve the request, or at the longest allowed wait. Who
 //! leaves while waiting (the future is dropped) leaves the line.
 //!
+//! A prompt that is too long for everybody is refused at once: no wait would make it shorter.
+//!
 //! However a turn ends, whom its latest choice considered is written where the caller says: also who was refused, or
 //! waited in vain, can then be told why.
 
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use crate::clock::Clock;
-use crate::decide::{Ask, NoChoice, Shortlist, Ticket};
+use crate::decide::{Ask, NoChoice, Shortlist, Ticket, Work};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease, Turn};
 use crate::inspect::Limit;
@@ -37,7 +39,7 @@ const LONGEST_NAME: usize = 256;
 /// how long it waited.
 ///
 /// # Errors
-/// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`.
+/// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`, and `bad_request` for a prompt that is too long.
 pub async fn turn(
     fleet: &Arc<Fleet>,
     ask: &Ask,
@@ -171,6 +173,18 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
             let not_there = Fault::new(Kind::ModelNotFound, message).param("model");
             unknown_model(fleet, ask.only.as_deref(), not_there)
         }
+        NoChoice::TooLong { most } => {
+            let beside = match ask.max_tokens {
+                Some(output) if ask.work == Work::Generate => {
+                    format!(" beside an answer of up to {output}")
+                }
+                _ => String::new(),
+            };
+            let message = format!(
+                "the prompt is too long for every worker that serves {model}: at most {most} tokens fit{beside}"
+            );
+            Fault::new(Kind::BadRequest, message)
+        }
         NoChoice::Down | NoChoice::Busy | NoChoice::Away => {
             let message = format!("no worker that serves {model} is up");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))
@@ -184,7 +198,7 @@ mod tests {
 
     use super::*;
     use crate::config;
-    use crate::decide::{MOST_WAITING, Work};
+    use crate::decide::MOST_WAITING;
     use crate::facts::Prefix;
     use crate::units::{Length, ModelName};
 
@@ -210,6 +224,7 @@ mod tests {
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),
+            fills: None,
             prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,

@@ -233,6 +233,11 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("+speed = nan", "out of range", "speed = 4.0"),
     ("+max_inflight = -1", "out of range", "max_inflight = 16"),
     (
+        "+max_prompt_tokens = 0",
+        "out of range",
+        "max_prompt_tokens = 8192",
+    ),
+    (
         "+lora = {}",
         "not supported by this version yet",
         "leave it out",
@@ -420,7 +425,7 @@ fn a_problem_reads_well() {
     assert_eq!(
         only("+max_infligth = 3").to_string(),
         "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
-         allowed: name, url, machine, engine, models, max_inflight, speed, key, headers, probe, eject, test, metrics_url, timeouts\n    \
+         allowed: name, url, machine, engine, models, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, timeouts\n    \
          way out: did you mean max_inflight?"
     );
 }

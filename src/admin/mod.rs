@@ -319,6 +319,7 @@ mod tests {
             models: vec!["chat".into()],
             inflight: 2,
             max_inflight: 64,
+            max_prompt_tokens: None,
             queue: 1,
             decoding: 1,
             prefill: Some(Prefill {

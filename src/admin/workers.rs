@@ -72,6 +72,9 @@ pub struct WorkerRow {
     pub inflight: u32,
     /// The most it is given.
     pub max_inflight: u32,
+    /// Tokens of the longest prompt that it takes, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_prompt_tokens: Option<u64>,
     /// Of those it holds, the ones without a first byte yet.
     pub queue: u32,
     /// Of those it holds, the ones whose answer is being written.

@@ -157,6 +157,7 @@ fn show_worker(worker: &WorkerPlan) -> String {
         engine,
         models,
         max_inflight,
+        max_prompt_tokens,
         speed,
         key,
         headers,
@@ -179,6 +180,10 @@ fn show_worker(worker: &WorkerPlan) -> String {
         (
             "max_inflight",
             or_null(max_inflight.map(|most| most.to_string())),
+        ),
+        (
+            "max_prompt_tokens",
+            or_null(max_prompt_tokens.map(|most| most.to_string())),
         ),
         ("speed", or_null(speed.map(|speed| speed.to_string()))),
         ("key", secret(key.as_ref())),

@@ -31,7 +31,6 @@ const LATER: &[(&str, &[&str])] = &[
             "grpc_url",
             "kv_events",
             "ca",
-            "max_prompt_tokens",
             "tags",
             "lora",
             "resident",

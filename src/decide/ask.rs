@@ -41,6 +41,8 @@ pub struct WorkerSpec {
     pub eject: EjectRule,
     /// What it may be tested with while clients are silent.
     pub tests: Tests,
+    /// The longest prompt that the operator lets it have, in tokens.
+    pub longest_prompt: Option<u32>,
 }
 
 impl WorkerSpec {
@@ -57,6 +59,7 @@ impl WorkerSpec {
             machine: None,
             eject: EjectRule::default(),
             tests: Tests::Off,
+            longest_prompt: None,
         }
     }
 }
@@ -66,10 +69,31 @@ impl WorkerSpec {
 pub struct Told {
     /// Requests that run at once.
     pub slots: Option<u32>,
+    /// Tokens of a prompt and its answer together, at the most.
+    pub context: Option<f64>,
+    /// Tokens of a prompt, at the most, however short its answer.
+    pub longest_prompt: Option<f64>,
     /// Tokens that its memory holds.
     pub kv_tokens: Option<f64>,
+    /// Whether it cuts what is longer, so that no prompt is too long for it.
+    pub cuts: bool,
     /// Tokens of prompts that it keeps for later requests, where that is more than fits its memory: in the host's.
     pub kept_tokens: Option<f64>,
+}
+
+impl Told {
+    /// This, and what else it says.
+    #[must_use]
+    pub fn and(self, other: Told) -> Self {
+        Told {
+            slots: self.slots.or(other.slots),
+            context: self.context.or(other.context),
+            longest_prompt: self.longest_prompt.or(other.longest_prompt),
+            kv_tokens: self.kv_tokens.or(other.kv_tokens),
+            cuts: self.cuts || other.cuts,
+            kept_tokens: self.kept_tokens.or(other.kept_tokens),
+        }
+    }
 }
 
 /// The rules that hold for all workers.
@@ -109,6 +133,9 @@ pub struct Ask {
     pub work: Work,
     /// How long its prompt is.
     pub prompt: Length,
+    /// What of the prompt must fit into a context at once; `None` when that can't be told. Text in letters: see
+    /// `room.rs`.
+    pub fills: Option<Length>,
     /// How its prompt begins; what it is the hash of is the caller's affair, if equal hashes mean an equal beginning.
     pub prefix: Prefix,
     /// The most output tokens the client wants.
@@ -142,6 +169,11 @@ pub enum NoChoice {
     },
     /// The model is known, but everyone who serves it is down or was tried.
     Down,
+    /// Its prompt is too long for everyone who may serve it.
+    TooLong {
+        /// Tokens of the longest prompt that somebody takes with this bound on output tokens.
+        most: u64,
+    },
     /// Everyone who could serve it is at its cap: stand in line.
     Busy,
     /// Everyone who could serve it is out for errors and comes back: stand in line, if that may last.

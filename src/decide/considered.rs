@@ -37,6 +37,8 @@ pub enum Fate {
 pub enum Exclusion {
     /// It was tried for this request already.
     Tried,
+    /// The prompt is too long for it.
+    TooLong,
     /// Its probes say that it is down.
     Down,
     /// It is out for its errors.
@@ -172,6 +174,7 @@ impl Exclusion {
     pub const fn label(self) -> &'static str {
         match self {
             Exclusion::Tried => "tried",
+            Exclusion::TooLong => "too_long",
             Exclusion::Down => "down",
             Exclusion::Ejected => "ejected",
             Exclusion::Held => "held",

@@ -8,6 +8,11 @@
 //! So each model has a running mean of what workers report: tokens of a prompt over the bytes that were seen of it. It
 //! includes the JSON around the text and what the chat template adds, as the bytes that are multiplied do. A report that
 //! can't be one teaches nothing, and neither does a prompt that was counted to begin with.
+//!
+//! What a prompt makes *at least* is another question: a mean says little of one text. There a letter counts, however
+//! many bytes it takes, and pictures don't (`facts/letters.rs`). Six letters make a token at least, which is more than
+//! vocabularies of today reach in any script, or more than six where a model's reports are below the prior; reports
+//! above it raise nothing, because pictures by address make many tokens of few bytes.
 
 use std::ops::RangeInclusive;
 
@@ -16,6 +21,8 @@ use crate::units::Length;
 
 /// Tokens per byte of a model that has reported nothing yet.
 const PRIOR: f64 = 0.25;
+/// How many times fewer tokens than expected a text may make, to be on the safe side.
+const CARE: f64 = 1.5;
 /// Ratios that are believed: from base64 pictures, whose bytes are hardly read, to two tokens for each byte.
 const BELIEVED: RangeInclusive<f64> = 0.02..=2.0;
 
@@ -28,6 +35,14 @@ impl Density {
     pub(super) fn tokens(self, prompt: Length) -> f64 {
         match prompt {
             Length::Bytes(bytes) => bytes * self.0.get(),
+            Length::Tokens(tokens) => tokens,
+        }
+    }
+
+    /// The tokens that a prompt makes at least; text is measured in letters.
+    pub(super) fn at_least(self, prompt: Length) -> f64 {
+        match prompt {
+            Length::Bytes(letters) => letters * self.0.get().min(PRIOR) / CARE,
             Length::Tokens(tokens) => tokens,
         }
     }
@@ -60,6 +75,18 @@ mod tests {
         density.learn(Length::Bytes(10.0), 10.0);
         assert_eq!(density.tokens(Length::Bytes(400.0)), 250.0);
         assert_eq!(density.tokens(Length::Tokens(400.0)), 400.0);
+    }
+
+    #[test]
+    fn at_least_six_letters_make_a_token_or_more_where_reports_say_so() {
+        let after = |reported| {
+            let mut density = Density::default();
+            density.learn(Length::Bytes(1_000.0), reported);
+            density.at_least(Length::Bytes(600.0))
+        };
+        assert_eq!((after(250.0), after(2_000.0)), (100.0, 100.0));
+        assert!((after(100.0) - 80.0).abs() < 1e-9);
+        assert_eq!(Density::default().at_least(Length::Tokens(7.0)), 7.0);
     }
 
     #[test]

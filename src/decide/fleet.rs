@@ -71,7 +71,8 @@ impl FleetState {
     /// Picks a worker for a request and books a place on it, in one step; never one that was tried.
     ///
     /// # Errors
-    /// When nobody knows the model, nobody who does is alive and untried, or all of those are at their cap.
+    /// When nobody knows the model, the prompt is too long for everybody who does, nobody of them is alive and untried, or
+    /// all of those are at their cap.
     pub fn choose(
         &mut self,
         ask: &Ask,
@@ -167,8 +168,12 @@ impl FleetState {
 
     /// An engine says what bounds its work. Call [`grants`](Self::grants) next.
     pub fn told(&mut self, worker: WorkerId, told: Told) {
-        if let Some(worker) = self.roster.worker_mut(worker) {
+        let Some(worker) = self.roster.worker_mut(worker) else {
+            return;
+        };
+        if worker.told != told {
             worker.told = told;
+            self.line.rearrange(|ask| self.roster.barred(ask));
         }
     }
 
@@ -219,8 +224,10 @@ impl FleetState {
     /// # Errors
     /// When as many wait as may.
     pub fn stand_in_line(&mut self, ask: Ask, tried: &[WorkerId]) -> Result<Ticket, LineFull> {
+        let ask = self.roster.measured(ask);
+        let barred = self.roster.barred(&ask);
         let tried = tried.to_vec();
-        self.line.join(Waiter { ask, tried })
+        self.line.join(Waiter { ask, tried, barred })
     }
 
     /// Stops waiting; nothing happens when the ticket was granted or given up before.
@@ -240,7 +247,7 @@ impl FleetState {
         let mut grants = Vec::new();
         let mut heads = self.line.heads();
         while let Some(ticket) = heads.pop_first() {
-            let Some(Waiter { ask, tried }) = self.line.get(ticket) else {
+            let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
                 continue;
             };
             let result = self.roster.choose(ask, tried, now, rng);
@@ -329,6 +336,7 @@ mod tests {
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),
+            fills: None,
             prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,

@@ -112,6 +112,7 @@ mod tests {
             path: None,
             work,
             prompt: Length::Tokens(600.0),
+            fills: None,
             prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,

@@ -13,6 +13,7 @@
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
 //!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
+//! - `room` says for whom a prompt is too long;
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
 //! - `calibration` says who is due for a test request, because nobody has used it for a while;
@@ -43,6 +44,7 @@ mod prefix_index;
 mod queue;
 mod retry;
 mod reuse;
+mod room;
 mod roster;
 mod slow_start;
 mod speed;

@@ -2,7 +2,7 @@
 //!
 //! First come, first served, among those that could use the same slot. A request that waits for a busy worker must not
 //! hold up one behind it whose worker is free, so the line has lanes: all requests of a lane can be served by the same
-//! workers. Only the head of each lane can be next, and looking at the heads in order of arrival is as good as looking
+//! workers, also by the length of their prompts. Only the head of each lane can be next, and looking at the heads in order of arrival is as good as looking
 //! at everybody: with 10,000 waiting a free slot costs as many looks as there are lanes.
 //!
 //! Tickets are numbers given in order of arrival; leaving twice does nothing.
@@ -31,6 +31,8 @@ pub(super) struct Waiter {
     pub ask: Ask,
     /// Workers that it must not get.
     pub tried: Vec<WorkerId>,
+    /// Workers that its prompt is too long for.
+    pub barred: Vec<WorkerId>,
 }
 
 /// What decides which workers fit.
@@ -40,6 +42,7 @@ struct Lane {
     only: Option<Arc<[WorkerId]>>,
     path: Option<&'static str>,
     tried: Vec<WorkerId>,
+    barred: Vec<WorkerId>,
 }
 
 /// Everybody who waits.
@@ -57,6 +60,7 @@ impl Waiter {
             only: self.ask.only.clone(),
             path: self.ask.path,
             tried: self.tried.clone(),
+            barred: self.barred.clone(),
         }
     }
 }
@@ -89,6 +93,15 @@ impl WaitingLine {
             self.lanes.remove(&lane);
         }
         next
+    }
+
+    /// A worker's bounds have changed: whom a prompt is too long for is found out anew.
+    pub(super) fn rearrange(&mut self, barred: impl Fn(&Ask) -> Vec<WorkerId>) {
+        self.lanes.clear();
+        for (ticket, waiter) in &mut self.waiters {
+            waiter.barred = barred(&waiter.ask);
+            self.lanes.entry(waiter.lane()).or_default().insert(*ticket);
+        }
     }
 
     /// The request behind a ticket.
@@ -138,6 +151,7 @@ mod tests {
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(1.0),
+            fills: None,
             prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,
@@ -146,6 +160,7 @@ mod tests {
         Waiter {
             ask,
             tried: tried.to_vec(),
+            barred: Vec::new(),
         }
     }
 

@@ -320,14 +320,21 @@ impl Roster {
     /// Why there was no candidate.
     fn refusal(&self, ask: &Ask, row: usize, tried: &[WorkerId]) -> NoChoice {
         let fit = self.fit(ask, row, tried);
+        let need = fit.need();
         let returns = |worker: &Worker| {
-            worker.condition().state() == State::Ejected && !tried.contains(&worker.id())
+            worker.condition().state() == State::Ejected
+                && !tried.contains(&worker.id())
+                && !need.exceeds(worker)
         };
-        if self.serving(ask, row).any(|worker| fit.may_wait(worker)) {
+        let serving = || self.serving(ask, row);
+        if serving().any(|worker| fit.may_wait(worker)) {
             NoChoice::Busy
-        } else if self.rules.all_down == AllDown::Queue && self.serving(ask, row).any(returns) {
+        } else if self.rules.all_down == AllDown::Queue && serving().any(returns) {
             NoChoice::Away
-        } else if self.models[row].workers.is_empty() || self.serving(ask, row).next().is_some() {
+        } else if serving().next().is_some() && serving().all(|worker| need.exceeds(worker)) {
+            let most = need.most(serving());
+            NoChoice::TooLong { most }
+        } else if self.models[row].workers.is_empty() || serving().next().is_some() {
             // A known name is not unknown because nobody lists it just now.
             NoChoice::Down
         } else {
@@ -393,6 +400,7 @@ mod tests {
             path: None,
             work: Work::Generate,
             prompt: Length::Tokens(100.0),
+            fills: None,
             prefix: Prefix::default(),
             max_tokens: None,
             deadline: None,

@@ -6,6 +6,7 @@ use super::ask::Work;
 use super::eject::Ejections;
 use super::health::State;
 use super::line_fit::Line;
+use super::room;
 use super::roster::Roster;
 use super::worker::Worker;
 use crate::units::{Seconds, WorkerId};
@@ -37,6 +38,8 @@ pub struct WorkerView {
     pub coupling: f64,
     /// The most requests it is given at a time.
     pub cap: u32,
+    /// Tokens of the longest prompt that it takes, where that is known.
+    pub longest_prompt: Option<u64>,
     /// Requests it holds.
     pub inflight: u32,
     /// Those of them without a first byte yet.
@@ -105,6 +108,7 @@ impl WorkerView {
             allowed: worker.condition().allowed(),
             coupling: machine.coupling(),
             cap: worker.cap(),
+            longest_prompt: room::known(worker),
             inflight: worker.inflight(),
             queued: worker.queued(),
             decoding: worker.decoding(),

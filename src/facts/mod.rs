@@ -5,6 +5,7 @@
 
 mod built_in;
 mod kserve;
+mod letters;
 pub mod nesting;
 mod openai;
 mod percent;
@@ -15,6 +16,7 @@ use std::ops::Range;
 
 pub use built_in::{BuiltIn, Inference};
 pub use kserve::work_of as kserve_work;
+pub use letters::fills;
 pub use openai::{Peek, Piece, peek};
 pub use percent::{name_in_path, percent_decoded, percent_encoded};
 pub use prefix::{MOST_BLOCKS, Prefix, Salt, prefix};
@@ -48,6 +50,8 @@ pub struct RequestFacts {
     pub max_tokens: Option<u32>,
     /// How long its prompt is.
     pub prompt: Length,
+    /// What of it must fit into a context at once, where that can be told; text in letters.
+    pub fills: Option<Length>,
     /// How its prompt begins; nothing when no answer is generated from it.
     pub prefix: Prefix,
 }

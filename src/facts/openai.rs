@@ -30,6 +30,8 @@ pub struct Peek {
     pub prompt: Vec<Piece>,
     /// Token ids of a prompt that comes as such and not as text.
     pub token_ids: usize,
+    /// Whether the engine is to cut a prompt that is too long.
+    pub cuts: bool,
 }
 
 /// A value that is a piece of the prompt.
@@ -74,6 +76,10 @@ pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
                 seen.max_tokens = value.as_u64().and_then(|count| u32::try_from(count).ok());
             }
             "user" | "session_id" => seen.session = value.as_str().map(str::to_owned),
+            "truncate" | "truncation" | "truncate_prompt_tokens" => {
+                let off = matches!(value.as_raw_str(), "false" | "null" | "\"disabled\"");
+                seen.cuts |= !off;
+            }
             "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "query"
             | "documents" => {
                 if matches!(key.as_ref(), "prompt" | "input") {

@@ -29,7 +29,7 @@ const BLOCK: usize = 1_024;
 /// The most blocks that are hashed of one prompt: a megabyte of text.
 pub const MOST_BLOCKS: usize = 1_024;
 /// A URL or data from this length on is hashed on its own.
-const LONG: usize = 256;
+pub(super) const LONG: usize = 256;
 /// No byte of JSON: announces what is not JSON.
 const MARK: u8 = 0;
 /// No byte of UTF-8: ends a name.
@@ -214,7 +214,7 @@ impl<'a> Walk<'a> {
                     self.leave_out(value_end(self.json, value) - begin);
                 }
             }
-            br#""url""# | br#""image_url""# | br#""data""# | br#""file_data""# => {
+            [b'"', key @ .., b'"'] if is_data_key(key) => {
                 if let Some(value) = value() {
                     self.hash_alone(value);
                 }
@@ -238,6 +238,11 @@ impl<'a> Walk<'a> {
             self.chain.feed(&xxh3_64(text).to_le_bytes());
         }
     }
+}
+
+/// Whether the value of such a member may be a picture, a sound or a file.
+pub(super) fn is_data_key(key: &[u8]) -> bool {
+    matches!(key, b"url" | b"image_url" | b"data" | b"file_data")
 }
 
 fn after_space(json: &[u8], at: usize) -> usize {

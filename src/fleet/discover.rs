@@ -138,18 +138,20 @@ impl Inquirer {
     }
 
     /// What bounds its work, as far as it says.
-    pub(super) async fn bounds(&self, engine: Engine) -> Told {
-        let Some(path) = report::bounds_question(engine) else {
-            return Told::default();
-        };
-        match self.ask(Method::GET, path).await {
-            Ok(Reply {
-                status,
-                body: Some(body),
-                ..
-            }) if status.is_success() => report::bounds(engine, &body),
-            _ => Told::default(),
+    ///
+    /// # Errors
+    /// When a question has no answer.
+    pub(super) async fn bounds(&self, engine: Engine) -> Result<Told, Silence> {
+        let mut told = Told::default();
+        for path in report::bounds_questions(engine) {
+            let reply = self.ask(Method::GET, path).await?;
+            if let Some(body) = reply.body
+                && reply.status.is_success()
+            {
+                told = told.and(report::bounds(engine, path, &body));
+            }
         }
+        Ok(told)
     }
 }
 

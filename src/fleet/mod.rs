@@ -312,5 +312,6 @@ fn spec(plan: &WorkerPlan) -> WorkerSpec {
         machine: plan.machine.clone(),
         eject: plan.eject,
         tests: trial::tests(&plan.test, plan.engine),
+        longest_prompt: plan.max_prompt_tokens,
     }
 }

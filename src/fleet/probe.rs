@@ -193,10 +193,11 @@ impl Watch {
         self.list_next = self.clock.now() + LIST_EVERY * spread;
     }
 
-    /// Asks a worker that is up what bounds its work.
+    /// Asks a worker that is up what bounds its work; what it said last holds while it is silent.
     async fn ask_bounds(&self) {
-        if let Some(engine) = self.fleet.engine(self.id) {
-            let told = self.inquirer.bounds(engine).await;
+        if let Some(engine) = self.fleet.engine(self.id)
+            && let Ok(told) = self.inquirer.bounds(engine).await
+        {
             self.fleet.told(self.id, told);
         }
     }

@@ -62,6 +62,7 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         models: Vec::new(),
         inflight: view.inflight,
         max_inflight: view.cap,
+        max_prompt_tokens: view.longest_prompt,
         queue: view.queued,
         decoding: view.decoding,
         prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),

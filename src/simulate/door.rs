@@ -60,6 +60,7 @@ impl Door {
             }),
             work: request.work,
             prompt: Length::Tokens(request.prompt),
+            fills: None,
             max_tokens: None,
             deadline: None,
             streamed: request.work == Work::Generate,
@@ -91,6 +92,7 @@ impl Door {
             machine: None,
             eject: EjectRule::default(),
             tests,
+            longest_prompt: None,
         }
     }
 
@@ -99,9 +101,9 @@ impl Door {
     pub(super) fn told(member: &Member, cache: f64) -> Told {
         let kv_tokens = f64::from(member.card.blocks) * BLOCK;
         Told {
-            slots: None,
             kv_tokens: Some(kv_tokens),
             kept_tokens: Some(kv_tokens * cache),
+            ..Told::default()
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Whatever happens to requests and workers, every request is counted once.
 //!
 //! A random history of arrivals, first bytes, ends of every kind and workers that die and come back is played to the
-//! fleet and to a plain tally beside it. The two must agree after every step, and at the end nothing is left.
+//! fleet and to a plain tally beside it. The two must agree after every step, and at the end nothing is left. Meanwhile
+//! engines change their minds about how long a prompt they take, and nobody is given one that is longer.
 
 use forebay::decide::{
     Ask, Booking, Choice, FleetState, NoChoice, Outcome, Policy, State, Ticket, Told, Work,
 };
 use forebay::rng::Rng;
-use forebay::units::{Seconds, WorkerId};
+use forebay::units::{Length, Seconds, WorkerId};
 
 use crate::{ask, spec};
 
@@ -23,6 +24,8 @@ struct History {
     waiting: Vec<(Ticket, Ask)>,
     /// Which life each worker is in.
     lives: Vec<u32>,
+    /// The context of each worker.
+    contexts: Vec<f64>,
     arrived: usize,
     /// Lose every hundredth booking instead of finishing it.
     careless: bool,
@@ -57,6 +60,7 @@ impl History {
             held: Vec::new(),
             waiting: Vec::new(),
             lives: vec![0; WORKERS as usize],
+            contexts: vec![f64::INFINITY; WORKERS as usize],
             arrived: 0,
             careless,
         }
@@ -65,11 +69,12 @@ impl History {
     fn play(mut self) -> Result<(), String> {
         while self.arrived < REQUESTS {
             self.now += Seconds(self.rng.unit() * 0.02);
-            match self.rng.below(10) {
+            match self.rng.below(11) {
                 0..=3 => self.arrive(),
                 4 => self.begin(),
                 5..=7 => self.end(),
                 8 => self.give_up(),
+                9 => self.tell(),
                 _ => self.probe(),
             }
             self.compare()?;
@@ -87,18 +92,24 @@ impl History {
         let work = [Work::Generate, Work::Embed][self.rng.below(2)];
         let mut ask = ask(["m", "n"][self.rng.below(2)], work, 500.0 * self.rng.unit());
         ask.streamed = self.rng.below(2) == 0;
+        ask.fills = Some(ask.prompt);
         match self.fleet.choose(&ask, &[], self.now, &mut self.rng) {
             Ok(choice) => self.hold(choice, &ask),
             Err(NoChoice::Busy | NoChoice::Away) => {
                 let ticket = self.fleet.stand_in_line(ask.clone(), &[]).unwrap();
                 self.waiting.push((ticket, ask));
             }
-            Err(NoChoice::Down) => {}
+            Err(NoChoice::Down | NoChoice::TooLong { .. }) => {}
             Err(unknown) => panic!("{unknown:?}"),
         }
     }
 
     fn hold(&mut self, choice: Choice, ask: &Ask) {
+        let context = self.contexts[choice.worker.index()];
+        let Length::Tokens(prompt) = ask.prompt else {
+            panic!("{ask:?}")
+        };
+        assert!(prompt <= context, "{prompt} tokens where {context} fit");
         self.held.push(Held {
             booking: choice.booking,
             life: self.lives[choice.worker.index()],
@@ -178,13 +189,28 @@ impl History {
         self.grant();
     }
 
+    /// Somebody's engine tells another context.
+    fn tell(&mut self) {
+        let id = self.rng.below(WORKERS as usize);
+        let context = [100.0, 300.0, f64::INFINITY][self.rng.below(3)];
+        self.contexts[id] = context;
+        let told = Told {
+            kv_tokens: (id == 1).then_some(800.0),
+            context: Some(context),
+            ..Told::default()
+        };
+        self.fleet.told(WorkerId(u32::try_from(id).unwrap()), told);
+        self.grant();
+    }
+
     fn grant(&mut self) {
         for grant in self.fleet.grants(self.now, &mut self.rng) {
             let place = self.waiting.iter().position(|(t, _)| *t == grant.ticket);
             let (_, ask) = self.waiting.swap_remove(place.unwrap());
             match grant.result {
                 Ok(choice) => self.hold(choice, &ask),
-                Err(refusal) => assert_eq!(refusal, NoChoice::Down),
+                Err(NoChoice::Down | NoChoice::TooLong { .. }) => {}
+                Err(refusal) => panic!("{refusal:?}"),
             }
         }
     }

@@ -18,6 +18,7 @@ mod neighbours;
 mod prefix_index;
 mod retries;
 mod reuse;
+mod room;
 mod shares;
 mod weights;
 
@@ -43,6 +44,7 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
         path: None,
         work,
         prompt: Length::Tokens(prompt),
+        fills: None,
         prefix: Prefix::default(),
         max_tokens: None,
         deadline: None,

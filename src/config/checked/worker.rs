@@ -38,6 +38,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
     let engine: Option<Engine> = given("engine").and_then(|value| value.choice());
     let models = given("models").map_or(Some(Models::Reported), |value| models::models(&value));
     let max_inflight = given("max_inflight").and_then(|value| value.count());
+    let max_prompt_tokens = given("max_prompt_tokens").and_then(|value| value.count());
     let speed = given("speed").and_then(|value| value.number());
     let key = given("key");
     let has_key = key.is_some();
@@ -57,6 +58,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
         engine,
         models: models?,
         max_inflight,
+        max_prompt_tokens,
         speed,
         key,
         headers: headers.unwrap_or_default(),

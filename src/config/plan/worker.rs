@@ -27,6 +27,8 @@ pub struct WorkerPlan {
     pub models: Models,
     /// The most requests it is given at a time, at least 1; `None` is as many as its engine reports slots.
     pub max_inflight: Option<u32>,
+    /// The longest prompt that it is given, in tokens, at least 1; `None` is as long as its engine takes.
+    pub max_prompt_tokens: Option<u32>,
     /// The typed prior of its speed relative to the others, above zero.
     pub speed: Option<f64>,
     /// Its API key, sent as the engine expects.

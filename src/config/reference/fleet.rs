@@ -286,7 +286,18 @@ pub(super) const FLEET: &[Row] = &[
         unset: Unset::Means("the slots that the engine reports, else 64"),
         purpose: "The most requests that the worker is given at a time; what comes beyond goes to another or waits.",
         example: "max_inflight = 16",
-        see: &["routing.policy"],
+        see: &["routing.policy", "worker.max_prompt_tokens"],
+    },
+    Row {
+        key: "worker.max_prompt_tokens",
+        kind: Kind::Count {
+            least: 1,
+            most: 100_000_000,
+        },
+        unset: Unset::Means("the context and the memory that the engine reports"),
+        purpose: "The longest prompt that the worker is given, in tokens; a longer one goes to another, or is refused with 400 when nobody takes it. Token ids are counted; a text is too long only when it makes more tokens even at six letters a token. What the engine reports bounds prompts as well.",
+        example: "max_prompt_tokens = 8192",
+        see: &["worker.max_inflight"],
     },
     Row {
         key: "worker.speed",

@@ -2,11 +2,13 @@
 
 use super::super::ask::Ask;
 use super::super::considered::Exclusion;
+use super::super::density::Density;
 use super::super::eject::EjectCause;
+use super::super::room::Need;
 use super::super::standing::Standing;
 use super::super::worker::Worker;
 use super::Roster;
-use crate::units::{Seconds, WorkerId};
+use crate::units::{Length, Seconds, WorkerId};
 
 /// What one request asks of a worker, as far as it depends on the others.
 pub(super) struct Fit<'a> {
@@ -14,7 +16,9 @@ pub(super) struct Fit<'a> {
     ask: &'a Ask,
     row: usize,
     tried: &'a [WorkerId],
-    /// The best standing there is among those who were not tried; only who has it is asked.
+    /// The room that it needs.
+    need: Need,
+    /// The best standing there is among those who were not tried and have the room; only who has it is asked.
     best: Option<Standing>,
     /// When all of these are on hold, the end of the hold that ends first.
     first: Option<Seconds>,
@@ -39,13 +43,14 @@ impl Roster {
 
     /// What this request asks of a worker.
     pub(super) fn fit<'a>(&'a self, ask: &'a Ask, row: usize, tried: &'a [WorkerId]) -> Fit<'a> {
-        let untried = || {
+        let need = Need::of(ask, self.models[row].density);
+        let able = || {
             self.serving(ask, row)
-                .filter(|worker| !tried.contains(&worker.id()))
+                .filter(|worker| !tried.contains(&worker.id()) && !need.exceeds(worker))
         };
-        let best = self.rules.all_down.best(untried());
+        let best = self.rules.all_down.best(able());
         let first = match best {
-            Some(Standing::Held) => untried()
+            Some(Standing::Held) => able()
                 .filter_map(|worker| worker.condition().held())
                 .reduce(Seconds::min),
             _ => None,
@@ -55,12 +60,13 @@ impl Roster {
             ask,
             row,
             tried,
+            need,
             best,
             first,
             picky: false,
         };
         fit.picky = !self.unsupported.is_empty()
-            && untried().any(|worker| fit.out(worker).is_none() && !fit.is_unsupported(worker));
+            && able().any(|worker| fit.out(worker).is_none() && !fit.is_unsupported(worker));
         fit
     }
 
@@ -74,6 +80,21 @@ impl Roster {
             .filter(|worker| fit.excludes(worker).is_none())
             .map(Worker::id)
             .collect()
+    }
+
+    /// A request as it stands in line: its prompt measured now, as the model's density goes on changing.
+    pub(in crate::decide) fn measured(&self, mut ask: Ask) -> Ask {
+        let density = self.row(&ask).map(|row| self.models[row].density);
+        let need = Need::of(&ask, density.unwrap_or_default());
+        ask.fills = ask.fills.map(|_| Length::Tokens(need.prompt));
+        ask
+    }
+
+    /// The workers that a request which was measured is too long for.
+    pub(in crate::decide) fn barred(&self, ask: &Ask) -> Vec<WorkerId> {
+        let need = Need::of(ask, Density::default());
+        let barred = self.workers.iter().filter(|worker| need.exceeds(worker));
+        barred.map(Worker::id).collect()
     }
 
     /// Whether a worker may be taken out for this. Never the only one that serves a model: there is nobody else. For
@@ -118,6 +139,11 @@ impl Fit<'_> {
         matches!(self.excludes(worker), None | Some(Exclusion::Full))
     }
 
+    /// The room that the request needs.
+    pub(super) fn need(&self) -> Need {
+        self.need
+    }
+
     /// What speaks against a worker by what is known of it, whatever it holds.
     fn out(&self, worker: &Worker) -> Option<Exclusion> {
         let condition = worker.condition();
@@ -130,6 +156,9 @@ impl Fit<'_> {
             };
         if self.tried.contains(&worker.id()) {
             return Some(Exclusion::Tried);
+        }
+        if self.need.exceeds(worker) {
+            return Some(Exclusion::TooLong);
         }
         (!fits).then_some(match standing {
             Standing::Free | Standing::Held => Exclusion::Held,

@@ -2,8 +2,9 @@
 
 use super::super::ask::Choice;
 use super::super::booking::Order;
-use super::super::calibration::{Asked, TEST_OUTPUT, Test, Trial};
+use super::super::calibration::{Asked, TEST_OUTPUT, Test, Tests, Trial};
 use super::super::cost::Terms;
+use super::super::room;
 use super::super::speed::SavedSpeeds;
 use super::Roster;
 use crate::decide::Ask;
@@ -69,12 +70,15 @@ impl Roster {
             let model = &self.models[row];
             let fits = calibration.allows(row, now) && model.workers.binary_search(&id).is_ok();
             let asked = model.asked.as_ref().filter(|_| fits)?;
-            Some((row, tests.like(asked, long, now)?))
+            let trial = tests.like(asked, long, now)?;
+            let has_room = trial.size.prompt <= room::longest(worker, trial.size.output);
+            (has_room || tests != Tests::MadeUp).then_some((row, trial))
         };
         let fit = |row: &usize| trial(*row, false).is_some();
         let rows = 0..self.models.len();
         let (turn, long) = calibration.turn(rows.clone().filter(fit).count());
-        trial(rows.clone().filter(fit).nth(turn)?, long)
+        let row = rows.clone().filter(fit).nth(turn)?;
+        trial(row, long).or_else(|| trial(row, false))
     }
 
     /// What a worker has shown of its speed.

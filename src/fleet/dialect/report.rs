@@ -1,19 +1,23 @@
 //! What an engine says of itself: its models, and what bounds how much it does at a time.
 //!
-//! | engine | models | slots and memory |
+//! | engine | models | slots, memory and context |
 //! |---|---|---|
-//! | vllm | `GET /v1/models`, LoRA adapters too | `GET /metrics`: `vllm:cache_config_info` |
-//! | sglang | `GET /v1/models` | `GET /get_server_info`: `max_total_num_tokens`, `hicache_ratio` |
-//! | llamacpp | `GET /v1/models` | `GET /props`: `total_slots` |
+//! | vllm | `GET /v1/models`, LoRA adapters too | there, `max_model_len`; `GET /metrics`: `vllm:cache_config_info` |
+//! | sglang | `GET /v1/models` | there, `max_model_len`; `GET /get_server_info`: `context_length`, `max_total_num_tokens`, `hicache_ratio` |
+//! | llamacpp | `GET /v1/models` | `GET /props`: `total_slots`, `n_ctx` of one slot |
 //! | forebay, openai | `GET /v1/models` | |
 //! | ollama | `GET /api/tags` | |
-//! | tgi, tei | `GET /info`: `model_id` | |
+//! | tgi | `GET /info`: `model_id` | there, `max_input_tokens`, `max_total_tokens` |
+//! | tei | `GET /info`: `model_id` | there, `max_input_length`, unless `auto_truncate` |
 //! | triton | `POST /v2/repository/index`, those that are `READY` | |
 //! | generic | can't be asked | |
 //!
 //! Sources: the pages named in `detect.rs`; Ollama `docs/api.md`, "List Local Models"; Triton
 //! `protocol/extension_model_repository.md`; vLLM "Production Metrics". TGI's `max_concurrent_requests` and TEI's bound
 //! their queues, not what runs at once, so they are no slots.
+//!
+//! Where the models of one worker differ in their context, the longest counts: it is one bound for the worker, and one
+//! too many sent there is refused by the engine, one too few would be refused by us.
 
 use std::collections::BTreeSet;
 
@@ -28,12 +32,15 @@ use crate::units::ModelName;
 /// The most models that one worker is believed to serve; what it lists beyond is left out.
 pub const MOST_MODELS: usize = 1_000;
 
+/// Where most engines list their models.
+const MODELS: &str = "/v1/models";
+
 /// How an engine is asked for its models; `None` when it can't be.
 #[must_use]
 pub fn models_question(engine: Engine) -> Option<(Method, &'static str)> {
     match engine {
         Engine::Vllm | Engine::Sglang | Engine::Llamacpp | Engine::Forebay | Engine::Openai => {
-            Some((Method::GET, "/v1/models"))
+            Some((Method::GET, MODELS))
         }
         Engine::Ollama => Some((Method::GET, "/api/tags")),
         Engine::Tgi | Engine::Tei => Some((Method::GET, "/info")),
@@ -42,14 +49,15 @@ pub fn models_question(engine: Engine) -> Option<(Method, &'static str)> {
     }
 }
 
-/// How an engine is asked for what bounds its work; `None` when it does not say.
+/// Where an engine says what bounds its work.
 #[must_use]
-pub fn bounds_question(engine: Engine) -> Option<&'static str> {
+pub const fn bounds_questions(engine: Engine) -> &'static [&'static str] {
     match engine {
-        Engine::Vllm => Some("/metrics"),
-        Engine::Sglang => Some("/get_server_info"),
-        Engine::Llamacpp => Some("/props"),
-        _ => None,
+        Engine::Vllm => &["/metrics", MODELS],
+        Engine::Sglang => &["/get_server_info", MODELS],
+        Engine::Llamacpp => &["/props"],
+        Engine::Tgi | Engine::Tei => &["/info"],
+        _ => &[],
     }
 }
 
@@ -61,6 +69,9 @@ struct OpenAiList {
 #[derive(Deserialize)]
 struct OpenAiModel {
     id: String,
+    /// Tokens of a prompt and its answer together; a LoRA adapter says none.
+    #[serde(default)]
+    max_model_len: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +87,17 @@ struct Tag {
 #[derive(Deserialize)]
 struct Info {
     model_id: String,
+    /// TGI's word for the longest prompt …
+    #[serde(default)]
+    max_input_tokens: Option<f64>,
+    /// … and TEI's, which TGI's was once.
+    #[serde(default)]
+    max_input_length: Option<f64>,
+    #[serde(default)]
+    max_total_tokens: Option<f64>,
+    /// Whether longer ones are cut.
+    #[serde(default)]
+    auto_truncate: bool,
 }
 
 #[derive(Deserialize)]
@@ -88,11 +110,24 @@ struct Indexed {
 #[derive(Deserialize)]
 struct Props {
     total_slots: u32,
+    #[serde(default)]
+    default_generation_settings: Settings,
+}
+
+#[derive(Default, Deserialize)]
+struct Settings {
+    #[serde(default)]
+    n_ctx: Option<f64>,
 }
 
 #[derive(Deserialize)]
 struct ServerInfo {
     max_total_num_tokens: f64,
+    #[serde(default)]
+    context_length: Option<f64>,
+    /// Whether longer prompts are cut.
+    #[serde(default)]
+    allow_auto_truncate: bool,
     #[serde(default)]
     enable_hierarchical_cache: bool,
     #[serde(default)]
@@ -139,28 +174,63 @@ pub fn models(engine: Engine, body: &[u8]) -> Result<Vec<ModelName>, String> {
     Ok(sound.into_iter().take(MOST_MODELS).collect())
 }
 
-/// What an answer to [`bounds_question`] says.
+/// What an answer to one of the [`bounds_questions`] says.
 #[must_use]
-pub fn bounds(engine: Engine, body: &[u8]) -> Told {
-    match engine {
-        Engine::Llamacpp => Told {
-            slots: read::<Props>(body).map(|props| props.total_slots.max(1)),
-            ..Told::default()
-        },
-        Engine::Sglang => {
-            let info = read::<ServerInfo>(body);
-            Told {
-                kv_tokens: info.as_ref().map(|info| info.max_total_num_tokens),
-                kept_tokens: info.and_then(|info| info.kept_tokens()),
-                ..Told::default()
-            }
-        }
-        Engine::Vllm => Told {
+pub fn bounds(engine: Engine, path: &str, body: &[u8]) -> Told {
+    let told = match (engine, path) {
+        (_, MODELS) => longest_context(body),
+        (Engine::Llamacpp, _) => read(body).map(llamacpp),
+        (Engine::Sglang, _) => read(body).map(sglang),
+        (Engine::Tgi | Engine::Tei, _) => read(body).map(info),
+        (Engine::Vllm, _) => Some(Told {
             kv_tokens: vllm_cache(&String::from_utf8_lossy(body)),
             ..Told::default()
-        },
-        _ => Told::default(),
+        }),
+        _ => None,
+    };
+    told.unwrap_or_default()
+}
+
+/// The longest context of a list of models.
+fn longest_context(body: &[u8]) -> Option<Told> {
+    let list: OpenAiList = read(body)?;
+    let contexts = list.data.iter().filter_map(|model| model.max_model_len);
+    Some(Told {
+        context: above_zero(contexts.reduce(f64::max)),
+        ..Told::default()
+    })
+}
+
+/// It ends an answer where the context ends, so that only the prompt must fit.
+fn llamacpp(props: Props) -> Told {
+    Told {
+        slots: Some(props.total_slots.max(1)),
+        longest_prompt: above_zero(props.default_generation_settings.n_ctx),
+        ..Told::default()
     }
+}
+
+fn sglang(info: ServerInfo) -> Told {
+    Told {
+        context: above_zero(info.context_length),
+        kv_tokens: above_zero(Some(info.max_total_num_tokens)),
+        kept_tokens: info.kept_tokens(),
+        cuts: info.allow_auto_truncate,
+        ..Told::default()
+    }
+}
+
+fn info(info: Info) -> Told {
+    Told {
+        context: above_zero(info.max_total_tokens),
+        longest_prompt: above_zero(info.max_input_tokens.or(info.max_input_length)),
+        cuts: info.auto_truncate,
+        ..Told::default()
+    }
+}
+
+fn above_zero(tokens: Option<f64>) -> Option<f64> {
+    tokens.filter(|tokens| *tokens > 0.0)
 }
 
 /// Blocks times their size, over all engines behind the address.
@@ -221,37 +291,76 @@ mod tests {
         assert_eq!(names(Engine::Openai, &list).len(), MOST_MODELS);
     }
 
+    fn told(engine: Engine, path: &str, body: &str) -> Told {
+        bounds(engine, path, body.as_bytes())
+    }
+
     #[test]
     fn slots_and_memory_are_read_where_an_engine_tells_them() {
-        let props = bounds(Engine::Llamacpp, br#"{"total_slots":4,"chat_template":""}"#);
-        assert_eq!(props.slots, Some(4));
-        let info = bounds(
-            Engine::Sglang,
-            br#"{"max_total_num_tokens":20480,"tp_size":1}"#,
-        );
+        let props = r#"{"total_slots":4,"chat_template":""}"#;
+        assert_eq!(told(Engine::Llamacpp, "/props", props).slots, Some(4));
+        let sglang = |info: &str| told(Engine::Sglang, "/get_server_info", info);
+        let info = sglang(r#"{"max_total_num_tokens":20480,"context_length":null}"#);
         assert_eq!((info.kv_tokens, info.kept_tokens), (Some(20_480.0), None));
         let kept = |size| {
-            let info = format!(
+            sglang(&format!(
                 r#"{{"max_total_num_tokens":1000,"enable_hierarchical_cache":true,"hicache_ratio":2.5,"hicache_size":{size}}}"#
-            );
-            bounds(Engine::Sglang, info.as_bytes()).kept_tokens
+            ))
+            .kept_tokens
         };
         assert_eq!((kept(0), kept(40)), (Some(2_500.0), None));
         let metrics = "# TYPE vllm:cache_config_info gauge\n\
             vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"1000\",num_gpu_blocks_override=\"None\"} 1.0\n\
             vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_gpu_blocks=\"500\"} 1.0\n";
-        assert_eq!(
-            bounds(Engine::Vllm, metrics.as_bytes()).kv_tokens,
-            Some(24_000.0)
-        );
+        let memory = told(Engine::Vllm, "/metrics", metrics).kv_tokens;
+        assert_eq!(memory, Some(24_000.0));
+    }
+
+    #[test]
+    fn the_context_is_read_where_an_engine_tells_it() {
+        let list = r#"{"data":[{"id":"sql","max_model_len":null},{"id":"small","max_model_len":4096},
+            {"id":"base","max_model_len":32768}]}"#;
+        for engine in [Engine::Vllm, Engine::Sglang] {
+            assert_eq!(told(engine, MODELS, list).context, Some(32_768.0));
+        }
+        let prompt = |engine, path, body: &str| {
+            let told = told(engine, path, body);
+            (told.longest_prompt, told.context, told.cuts)
+        };
+        let slot = r#"{"total_slots":4,"default_generation_settings":{"n_ctx":8192,"id":0}}"#;
+        let (props, info) = ("/props", "/info");
+        let llamacpp = prompt(Engine::Llamacpp, props, slot);
+        assert_eq!(llamacpp, (Some(8_192.0), None, false));
+        let tgi = r#"{"model_id":"m","max_input_tokens":4095,"max_total_tokens":4096}"#;
+        let tgi = prompt(Engine::Tgi, info, tgi);
+        assert_eq!(tgi, (Some(4_095.0), Some(4_096.0), false));
+        let tei = |cuts| {
+            let body =
+                format!(r#"{{"model_id":"m","max_input_length":512,"auto_truncate":{cuts}}}"#);
+            prompt(Engine::Tei, info, &body)
+        };
+        assert_eq!(tei(false), (Some(512.0), None, false));
+        assert!(tei(true).2);
+        let sglang =
+            r#"{"max_total_num_tokens":900,"context_length":800,"allow_auto_truncate":true}"#;
+        let sglang = prompt(Engine::Sglang, "/get_server_info", sglang);
+        assert_eq!(sglang, (None, Some(800.0), true));
+    }
+
+    #[test]
+    fn what_an_engine_does_not_say_bounds_nothing() {
         for body in [
             "",
             "{}",
+            r#"{"data":[{"id":"a"},{"id":"b","max_model_len":0}]}"#,
             "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0",
         ] {
             for engine in [Engine::Vllm, Engine::Sglang, Engine::Llamacpp, Engine::Tgi] {
-                assert_eq!(bounds(engine, body.as_bytes()), Told::default());
+                for path in bounds_questions(engine) {
+                    assert_eq!(told(engine, path, body), Told::default());
+                }
             }
         }
+        assert!(bounds_questions(Engine::Ollama).is_empty());
     }
 }

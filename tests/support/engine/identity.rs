@@ -73,7 +73,14 @@ fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
         ("/health", Vllm | Sglang | Llamacpp | Tgi | Tei | Forebay)
         | ("/v2/health/live" | "/v2/health/ready", Triton | Forebay) => good(),
         ("/v1/models", Generic | Tei | Triton) => None,
-        ("/v1/models", _) => json(&openai::model_list(&models, owner(dialect, &first))),
+        ("/v1/models", _) => {
+            let context = shared.knobs.lock().context;
+            json(&openai::model_list(
+                &models,
+                owner(dialect, &first),
+                context,
+            ))
+        }
         ("/v2", Triton) => {
             json(&json!({"name": "triton", "version": "2.60.0", "extensions": ["classification"]}))
         }

@@ -21,6 +21,8 @@ pub struct Knobs {
     pub decode_per_stream: f64,
     /// Requests that run at once; more wait in order of arrival.
     pub slots: usize,
+    /// Tokens of a prompt and its answer together, as it says; it does not mind more.
+    pub context: u64,
     /// Whether prompt blocks seen before cost nothing, and are reported as `cached_tokens`.
     pub prefix_cache: bool,
     /// Output tokens when the request names no limit.
@@ -59,6 +61,7 @@ impl Default for Knobs {
             decode: 0.0,
             decode_per_stream: 0.0,
             slots: 256,
+            context: 32_768,
             prefix_cache: false,
             output_tokens: 4,
             first_byte_delay: Duration::ZERO,

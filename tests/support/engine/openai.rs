@@ -14,12 +14,12 @@ use super::{Framing, Shared};
 const CREATED: u64 = 1_700_000_000;
 
 /// `GET /v1/models`.
-pub fn model_list(models: &[String], owner: &str) -> Value {
+pub fn model_list(models: &[String], owner: &str, context: u64) -> Value {
     let data: Vec<Value> = models
         .iter()
         .map(|model| {
             json!({"id": model, "object": "model", "created": CREATED, "owned_by": owner, "root": model,
-                   "parent": null, "max_model_len": 32_768})
+                   "parent": null, "max_model_len": context})
         })
         .collect();
     json!({"object": "list", "data": data})
