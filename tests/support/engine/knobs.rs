@@ -23,7 +23,9 @@ pub struct Knobs {
     pub slots: usize,
     /// Whether prompt blocks seen before cost nothing, and are reported as `cached_tokens`.
     pub prefix_cache: bool,
-    /// Output tokens when the request names no limit.
+    /// Its KV memory in blocks of 16 tokens, as it says.
+    pub kv_blocks: u32,
+    /// Output tokens when the request names neither a limit nor a least number (`min_tokens`).
     pub output_tokens: usize,
     /// Silence before the first byte of any answer.
     pub first_byte_delay: Duration,
@@ -60,6 +62,7 @@ impl Default for Knobs {
             decode_per_stream: 0.0,
             slots: 256,
             prefix_cache: false,
+            kv_blocks: 1_280,
             output_tokens: 4,
             first_byte_delay: Duration::ZERO,
             chunk_delay: Duration::ZERO,
