@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay::clock::Clock;
+use forebay::simulate::{Card, Member};
+use forebay::units::Seconds;
 use serde_json::json;
 
 use support::client::{Answer, Client, chunked, request};
@@ -440,4 +442,57 @@ fn h2c_gives_the_same_answers_and_failures() {
     expect_soon("the leaving was seen", || {
         engine.requests()[3].gone.is_some()
     });
+}
+
+/// Reads 10,000 tokens a second, then says one each 10 ms.
+fn shaped() -> Engine {
+    let card = Card {
+        prefill: 10_000.0,
+        fixed: Seconds::ZERO,
+        step: Seconds(0.01),
+        step_per_stream: Seconds::ZERO,
+        slots: 2,
+        blocks: 8,
+    };
+    let member = Member {
+        name: "shaped".into(),
+        card,
+        max_inflight: 8,
+        round_trip: Seconds::ZERO,
+    };
+    Engine::shaped(&member, 1.0)
+}
+
+#[test]
+fn an_engine_shaped_worker_takes_the_time_of_its_card_and_remembers_prompts() {
+    let engine = shaped();
+    let ask = |text: &str| {
+        let body = json!({"model": "m", "min_tokens": 11, "messages": [{"role": "user", "content": text}]});
+        let mut answer = None;
+        let took = timed(|| answer = Some(chat(&engine, &body.to_string()).json()));
+        let usage = answer.unwrap()["usage"].clone();
+        (took, usage["completion_tokens"].clone(), usage)
+    };
+    // 1,536 tokens with the role: three blocks. Read in 153.6 ms and more for its context, then 10 tokens in 100 ms.
+    let text = "x".repeat(1_536 * 4 - 4);
+    let (first, said, usage) = ask(&text);
+    assert!((0.253..0.6).contains(&first), "{first}");
+    assert_eq!((said, &usage["prompt_tokens"]), (json!(11), &json!(1_536)));
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 0);
+    let (longer, _, usage) = ask(&(text + &"y".repeat(64 * 4)));
+    assert!((0.106..first).contains(&longer), "{longer}");
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 1_536);
+    let said = client(&engine).call("GET", "/metrics", "");
+    assert!(said.text().contains("num_gpu_blocks=\"256\""));
+}
+
+#[test]
+fn an_engine_shaped_worker_forgets_whoever_left() {
+    let engine = shaped();
+    let body = json!({"model": "m", "input": "x".repeat(400_000)}).to_string();
+    let mut leaving = client(&engine);
+    leaving.send(&request("POST", "/v1/embeddings", &[], body.as_bytes()));
+    expect_soon("it is read", || engine.load() == (1, 0));
+    drop(leaving);
+    expect_soon("it is forgotten", || engine.load() == (0, 0));
 }

@@ -121,6 +121,12 @@ impl Engine {
         self.emitted
     }
 
+    /// Tokens that each answer in the batch has gained since the start, at this time.
+    pub fn gained(&mut self, now: Seconds) -> f64 {
+        self.advance(now);
+        self.gained
+    }
+
     /// From now on it runs at this share of its speed.
     pub fn set_health(&mut self, health: f64, now: Seconds) {
         self.advance(now);
@@ -333,6 +339,7 @@ mod tests {
         // Read in 100·(1 + 50/30,000) ms, then 100 tokens of 11 ms.
         assert_eq!(run(&mut engine), [(100.0, 0, false), (1_200.0, 0, true)]);
         assert!((engine.emitted(Seconds(9.0)) - 100.0).abs() < 1e-9);
+        assert!((engine.gained(Seconds(9.0)) - 100.0).abs() < 1e-9);
     }
 
     #[test]

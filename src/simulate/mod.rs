@@ -28,7 +28,8 @@ mod score;
 mod station;
 mod world;
 
-pub use card::{CARDS, Card};
+pub use card::{BLOCK, CARDS, Card};
+pub use engine::{Engine, Job, Step};
 pub use fleet::{Fault, FaultKind, Fleet, Member};
 pub use fleet_file::{added, parse as parse_fleet};
 pub use plot::plot;
@@ -36,6 +37,7 @@ pub use report::{change, table};
 pub use request::{End, Request};
 pub use rule::RULES;
 pub use score::Score;
+pub use station::Station;
 
 use door::Door;
 use world::World;

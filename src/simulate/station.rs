@@ -28,7 +28,8 @@ pub struct Station {
 
 impl Station {
     /// One that has nothing to do, with a cache of so many times its KV memory.
-    pub(super) fn idle(member: &Member, times: f64) -> Self {
+    #[must_use]
+    pub fn idle(member: &Member, times: f64) -> Self {
         Station {
             engine: Engine::idle(member.card),
             cache: Cache::of(&member.card, times),
@@ -49,9 +50,7 @@ impl Station {
     /// Tokens of this request's prompt that it remembers.
     #[must_use]
     pub fn cached(&self, request: &Request) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "some hundreds of blocks")]
-        let tokens = self.cache.matching(&request.blocks) as f64 * BLOCK;
-        tokens.min(request.prompt)
+        tokens(self.cache.matching(&request.blocks)).min(request.prompt)
     }
 
     /// The job that this request is here.
@@ -66,4 +65,22 @@ impl Station {
             blocks: request.memory(),
         }
     }
+
+    /// Begins with the next request that may begin now, if there is one. What is remembered of its prompt, whose blocks are
+    /// asked for by its attempt, is not read again, and all of the prompt is remembered from now on.
+    pub fn begin_next<'p>(&mut self, prompt: impl FnOnce(usize) -> &'p [u64]) -> Option<Job> {
+        let next = self.engine.next_to_begin()?;
+        let blocks = prompt(next.attempt);
+        next.cached = tokens(self.cache.matching(blocks)).min(next.prompt);
+        self.cache.keep(blocks);
+        let begun = *next;
+        self.engine.begin();
+        Some(begun)
+    }
+}
+
+/// Tokens of so many blocks.
+#[expect(clippy::cast_precision_loss, reason = "some hundreds of blocks")]
+fn tokens(blocks: usize) -> f64 {
+    blocks as f64 * BLOCK
 }

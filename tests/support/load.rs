@@ -1,4 +1,5 @@
-//! A load: clients that send one request after the other, each when its last was answered, or at a rate, whoever still waits.
+//! A load: clients that send one request after the other, each when its last was answered, or at a rate or at given times,
+//! whoever still waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,9 +26,31 @@ pub struct Load<'a> {
     pub body: &'a str,
 }
 
+/// One request of a timetable.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// When it is sent.
+    pub at: Seconds,
+    /// Where.
+    pub path: &'static str,
+    /// Its body.
+    pub body: String,
+}
+
+/// Requests at times of their own, in their order. They are kept as long as a client is free.
+#[derive(Clone, Copy, Debug)]
+pub struct Timetable<'a> {
+    /// Connections, each with one request at a time.
+    pub clients: usize,
+    /// The requests.
+    pub calls: &'a [Call],
+}
+
 /// What became of one request.
 #[derive(Clone, Debug)]
 pub struct Ended {
+    /// Its place in the order in which they are sent, from zero.
+    pub number: usize,
     /// The status of its answer.
     pub status: u16,
     /// Whether all of the answer came.
@@ -66,40 +89,38 @@ impl Running {
     pub fn count(&self) -> usize {
         self.ended.lock().len()
     }
-}
 
-impl Load<'_> {
-    /// Sends it all, while something else happens; what became of each request, in the order in which they ended.
-    pub fn send(self, proxy: &Proxy, meanwhile: impl FnOnce(&Running)) -> Vec<Ended> {
-        let running = Running {
+    fn start() -> Self {
+        Running {
             clock: Clock::start(),
             taken: AtomicUsize::new(0),
             ended: Mutex::default(),
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..self.clients {
-                scope.spawn(|| self.run(proxy, &running));
-            }
-            meanwhile(&running);
-        });
-        running.ended.into_inner()
+        }
     }
 
-    /// One client's part.
-    fn run(&self, proxy: &Proxy, running: &Running) {
-        let mut client = proxy.connect();
+    /// One client's part: takes the next number, for as long as there is a request to it: when it is due, its path and body.
+    fn serve<'b>(
+        &self,
+        proxy: &Proxy,
+        request: impl Fn(usize) -> Option<(Option<Seconds>, &'b str, &'b str)>,
+    ) {
+        // Connected when it is needed: the proxy closes connections that ask nothing.
+        let mut client = None;
         loop {
-            let number = running.taken.fetch_add(1, Ordering::Relaxed);
-            if number >= self.requests {
+            let number = self.taken.fetch_add(1, Ordering::Relaxed);
+            let Some((due, path, body)) = request(number) else {
                 return;
+            };
+            if let Some(due) = due {
+                park_until(&self.clock, due);
             }
-            if let Some(rate) = self.rate {
-                park_until(&running.clock, Seconds(number as f64 / rate));
-            }
-            let sent = running.now();
-            let answer = client.call("POST", self.path, self.body);
-            let took = running.now() - sent;
-            running.ended.lock().push(Ended {
+            let sent = self.now();
+            let answer = client
+                .get_or_insert_with(|| proxy.connect())
+                .call("POST", path, body);
+            let took = self.now() - sent;
+            self.ended.lock().push(Ended {
+                number,
                 status: answer.status,
                 complete: answer.complete,
                 said: String::from_utf8_lossy(&answer.body).into_owned(),
@@ -111,6 +132,43 @@ impl Load<'_> {
                 took,
             });
         }
+    }
+}
+
+impl Load<'_> {
+    /// Sends it all, while something else happens; what became of each request, in the order in which they ended.
+    pub fn send(self, proxy: &Proxy, meanwhile: impl FnOnce(&Running)) -> Vec<Ended> {
+        let running = Running::start();
+        std::thread::scope(|scope| {
+            for _ in 0..self.clients {
+                scope.spawn(|| running.serve(proxy, |number| self.request(number)));
+            }
+            meanwhile(&running);
+        });
+        running.ended.into_inner()
+    }
+
+    /// The request of this number.
+    fn request(&self, number: usize) -> Option<(Option<Seconds>, &str, &str)> {
+        let due = self.rate.map(|rate| Seconds(number as f64 / rate));
+        (number < self.requests).then_some((due, self.path, self.body))
+    }
+}
+
+impl Timetable<'_> {
+    /// Sends it all; what became of each request, in the order in which they ended.
+    pub fn send(self, proxy: &Proxy) -> Vec<Ended> {
+        let running = Running::start();
+        let call = |number| {
+            let call: &Call = self.calls.get(number)?;
+            Some((Some(call.at), call.path, call.body.as_str()))
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.clients {
+                scope.spawn(|| running.serve(proxy, call));
+            }
+        });
+        running.ended.into_inner()
     }
 }
 

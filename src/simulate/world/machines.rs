@@ -71,16 +71,12 @@ impl World<'_> {
     /// Lets an engine begin what it can, and writes down when something happens there next.
     fn go_on(&mut self, worker: WorkerId) {
         let station = &mut self.stations[worker.index()];
-        while let Some(job) = station.engine.next_to_begin() {
-            let attempt = &mut self.attempts[job.attempt];
-            if let Some(request) = attempt.request.map(|request| &self.requests[request]) {
-                #[expect(clippy::cast_precision_loss, reason = "some hundreds of blocks")]
-                let cached = station.cache.matching(&request.blocks) as f64 * BLOCK;
-                job.cached = cached.min(job.prompt);
-                station.cache.keep(&request.blocks);
-            }
-            attempt.job = *job;
-            station.engine.begin();
+        let (attempts, requests) = (&mut self.attempts, self.requests);
+        while let Some(job) = station.begin_next(|attempt| match attempts[attempt].request {
+            Some(request) => &requests[request].blocks,
+            None => &[],
+        }) {
+            attempts[job.attempt].job = job;
         }
         station.version += 1;
         if let Some(next) = station.engine.next() {

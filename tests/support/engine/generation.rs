@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use forebay::decide::Work;
 use serde_json::Value;
 
 use super::Shared;
-use super::pace::{Decoding, Slot, tokens};
+use super::pace::{Asked, Turn, tokens};
 
 /// What is asked for.
 pub struct Job {
@@ -48,7 +49,7 @@ pub trait Dialect: Send {
 pub struct Generation {
     shared: Arc<Shared>,
     job: Job,
-    held: Option<(Slot, Decoding)>,
+    turn: Option<Turn>,
     cached: usize,
     said: usize,
     pending: VecDeque<String>,
@@ -61,7 +62,7 @@ impl Generation {
         Generation {
             shared: Arc::clone(shared),
             job,
-            held: None,
+            turn: None,
             cached: 0,
             said: 0,
             pending: VecDeque::new(),
@@ -71,20 +72,23 @@ impl Generation {
 
     /// Waits for a slot and reads the prompt. The first token comes with it.
     pub async fn prefill(&mut self) {
-        let pace = &self.shared.pace;
-        let slot = pace.slot(&self.shared.knobs).await;
-        self.cached = pace.prefill(&self.job.prompt, &self.shared.knobs).await;
-        self.held = Some((slot, pace.join_batch()));
+        let asked = Asked {
+            work: Work::Generate,
+            prompt: &self.job.prompt,
+            output: self.job.limit,
+        };
+        let turn = self.shared.pace.read(asked, &self.shared.knobs).await;
+        self.cached = turn.cached();
+        self.turn = Some(turn);
         self.pending.extend(self.job.dialect.opening(self.usage()));
-        self.say();
+        self.say(1);
     }
 
     /// The whole answer.
     pub async fn whole(mut self) -> Value {
         self.prefill().await;
         while self.said < self.job.limit {
-            self.shared.pace.step(&self.shared.knobs).await;
-            self.said += 1;
+            self.said += self.more().await;
         }
         let text: String = (0..self.said).map(|place| self.word(place)).collect();
         self.job.dialect.whole(&text, self.usage())
@@ -92,28 +96,38 @@ impl Generation {
 
     /// The next event.
     pub async fn next(&mut self) -> Option<Bytes> {
-        if self.held.is_none() && !self.closed {
+        if self.turn.is_none() && !self.closed {
             self.prefill().await;
         }
         if self.pending.is_empty() && self.said < self.job.limit {
-            self.shared.pace.step(&self.shared.knobs).await;
-            self.say();
+            let more = self.more().await;
+            self.say(more);
         }
         if self.pending.is_empty() && !self.closed {
             self.closed = true;
-            self.held = None;
+            self.turn = None;
             self.pending.extend(self.job.dialect.closing(self.usage()));
         }
         self.pending.pop_front().map(Bytes::from)
     }
 
-    /// One more token.
-    fn say(&mut self) {
-        if self.said < self.job.limit {
-            let event = self.job.dialect.token(&self.word(self.said));
-            self.pending.push_back(event);
-            self.said += 1;
+    /// Waits for tokens; how many came.
+    async fn more(&mut self) -> usize {
+        match &mut self.turn {
+            Some(turn) => turn.more(&self.shared.knobs).await,
+            None => 0,
         }
+    }
+
+    /// So many more tokens, in one piece.
+    fn say(&mut self, more: usize) {
+        let until = self.job.limit.min(self.said + more);
+        let token = |place| self.job.dialect.token(&self.word(place));
+        let events: String = (self.said..until).map(token).collect();
+        if !events.is_empty() {
+            self.pending.push_back(events);
+        }
+        self.said = until;
     }
 
     fn word(&self, place: usize) -> String {

@@ -139,7 +139,10 @@ fn golden(text: &'static str) -> Answer {
 /// vLLM's gauges, for the requests that run and wait now, and the size of its cache.
 fn metrics(shared: &Shared, model: &str) -> String {
     let (running, waiting) = shared.pace.load();
-    let slots = shared.knobs.lock().slots;
+    let (slots, kv_blocks) = {
+        let knobs = shared.knobs.lock();
+        (knobs.slots, knobs.kv_blocks)
+    };
     let kv_cache_usage = running as f64 / slots.max(1) as f64;
     let gauges = [
         ("num_requests_running", running as f64),
@@ -152,6 +155,8 @@ fn metrics(shared: &Shared, model: &str) -> String {
         )
     });
     gauges.concat()
-        + "# TYPE vllm:cache_config_info gauge\n\
-           vllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\",engine=\"0\",num_gpu_blocks=\"1280\"} 1.0\n"
+        + "# TYPE vllm:cache_config_info gauge\n"
+        + &format!(
+            "vllm:cache_config_info{{block_size=\"16\",cache_dtype=\"auto\",engine=\"0\",num_gpu_blocks=\"{kv_blocks}\"}} 1.0\n"
+        )
 }

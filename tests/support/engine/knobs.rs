@@ -25,7 +25,9 @@ pub struct Knobs {
     pub context: u64,
     /// Whether prompt blocks seen before cost nothing, and are reported as `cached_tokens`.
     pub prefix_cache: bool,
-    /// Output tokens when the request names no limit.
+    /// Its KV memory in blocks of 16 tokens, as it says.
+    pub kv_blocks: u32,
+    /// Output tokens when the request names neither a limit nor a least number (`min_tokens`).
     pub output_tokens: usize,
     /// Silence before the first byte of any answer.
     pub first_byte_delay: Duration,
@@ -63,6 +65,7 @@ impl Default for Knobs {
             slots: 256,
             context: 32_768,
             prefix_cache: false,
+            kv_blocks: 1_280,
             output_tokens: 4,
             first_byte_delay: Duration::ZERO,
             chunk_delay: Duration::ZERO,

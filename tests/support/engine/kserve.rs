@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use forebay::decide::Work;
 use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::Answer;
+use super::pace::Asked;
 
 /// Triton's error object.
 fn error(status: u16, message: &str) -> Answer {
@@ -45,10 +47,12 @@ async fn infer(shared: &Arc<Shared>, name: &str, body: &[u8]) -> Answer {
     let Some(inputs) = request["inputs"].as_array() else {
         return error(400, "Unable to parse 'inputs': attribute not found");
     };
-    let pace = &shared.pace;
-    let _slot = pace.slot(&shared.knobs).await;
-    let text = request["inputs"].to_string();
-    pace.prefill(&text, &shared.knobs).await;
+    let asked = Asked {
+        work: Work::Embed,
+        prompt: &request["inputs"].to_string(),
+        output: 0,
+    };
+    let _turn = shared.pace.read(asked, &shared.knobs).await;
     let outputs: Vec<Value> = inputs
         .iter()
         .map(|input| {

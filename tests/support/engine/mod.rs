@@ -14,6 +14,7 @@ mod kserve;
 mod openai;
 mod pace;
 pub mod record;
+mod shape;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use forebay::clock::Clock;
+use forebay::simulate::{BLOCK, Member};
 use forebay::units::Seconds;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
@@ -49,6 +51,16 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(clock: Clock, knobs: Knobs, pace: Pace) -> Arc<Self> {
+        Arc::new(Shared {
+            clock,
+            knobs: Mutex::new(knobs),
+            record: Mutex::default(),
+            pace: Arc::new(pace),
+            answers: AtomicU64::new(0),
+        })
+    }
+
     /// A number for an answer's id.
     fn next_answer(&self) -> u64 {
         self.answers.fetch_add(1, Ordering::Relaxed)
@@ -111,6 +123,19 @@ impl Engine {
         Engine::launch(Protocol::Http1, knobs)
     }
 
+    /// Starts a worker that takes the time of this member of a fleet, as the simulator has it (`shape.rs`), with a cache
+    /// of so many times its KV memory.
+    pub fn shaped(member: &Member, cache: f64) -> Self {
+        let clock = Clock::start();
+        let kv_tokens = f64::from(member.card.blocks) * BLOCK;
+        let knobs = Knobs {
+            kv_blocks: (kv_tokens / 16.0) as u32,
+            ..Knobs::default()
+        };
+        let shared = Shared::new(clock, knobs, Pace::of(member, cache, clock));
+        Engine::launch_at((Ipv4Addr::LOCALHOST, 0).into(), Protocol::Http1, shared)
+    }
+
     /// Starts a worker that speaks HTTP/2 by prior knowledge, with these knobs.
     pub fn h2c(knobs: Knobs) -> Self {
         Engine::launch(Protocol::H2c, knobs)
@@ -119,24 +144,19 @@ impl Engine {
     /// Starts a second HTTP/1.1 worker on the port of another, at another loopback address.
     pub fn beside(other: &Engine, address: Ipv4Addr) -> Self {
         let at = SocketAddr::from((address, other.address.port()));
-        Engine::launch_at(at, Protocol::Http1, Knobs::default())
+        let shared = Shared::new(Clock::start(), Knobs::default(), Pace::default());
+        Engine::launch_at(at, Protocol::Http1, shared)
     }
 
     fn launch(protocol: Protocol, knobs: Knobs) -> Self {
-        Engine::launch_at((Ipv4Addr::LOCALHOST, 0).into(), protocol, knobs)
+        let shared = Shared::new(Clock::start(), knobs, Pace::default());
+        Engine::launch_at((Ipv4Addr::LOCALHOST, 0).into(), protocol, shared)
     }
 
-    fn launch_at(address: SocketAddr, protocol: Protocol, knobs: Knobs) -> Self {
+    fn launch_at(address: SocketAddr, protocol: Protocol, shared: Arc<Shared>) -> Self {
         let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
-            clock: Clock::start(),
-            knobs: Mutex::new(knobs),
-            record: Mutex::default(),
-            pace: Arc::default(),
-            answers: AtomicU64::new(0),
-        });
         let (orders, received) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -146,7 +166,10 @@ impl Engine {
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener).unwrap();
-                accept_all(&for_thread, protocol, listener, received).await;
+                tokio::select! {
+                    () = accept_all(&for_thread, protocol, listener, received) => {}
+                    () = for_thread.pace.live() => {}
+                }
             });
         });
         Engine {

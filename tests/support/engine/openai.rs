@@ -3,11 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use forebay::decide::Work;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Body};
 use super::generation::{Dialect, Generation, Job, Usage};
-use super::pace::tokens;
+use super::pace::{Asked, tokens};
 use super::{Framing, Shared};
 
 /// When all answers say they were made.
@@ -83,6 +84,7 @@ fn job(shared: &Shared, path: &str, body: &Value) -> Job {
     let limit = body["max_completion_tokens"]
         .as_u64()
         .or(body["max_tokens"].as_u64())
+        .or(body["min_tokens"].as_u64())
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(shared.knobs.lock().output_tokens);
     let number = shared.next_answer();
@@ -290,9 +292,12 @@ async fn embeddings(shared: &Arc<Shared>, model: &str, body: &Value) -> Answer {
         other => vec![text_of(other)],
     };
     let prompt = inputs.concat();
-    let pace = &shared.pace;
-    let _slot = pace.slot(&shared.knobs).await;
-    pace.prefill(&prompt, &shared.knobs).await;
+    let asked = Asked {
+        work: Work::Embed,
+        prompt: &prompt,
+        output: 0,
+    };
+    let _turn = shared.pace.read(asked, &shared.knobs).await;
     let as_base64 = body["encoding_format"] == "base64";
     let data: Vec<Value> = inputs
         .iter()

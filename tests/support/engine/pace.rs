@@ -2,20 +2,24 @@
 //!
 //! This is the shape that vLLM's scheduler shows from outside, and the shape that the proxy's cost model assumes
 //! (design.md §3). Places are tickets in order of arrival; all of them are given back on drop, so a request whose
-//! client left stops costing at once.
+//! client left stops costing at once. An engine-shaped worker takes the simulator's time instead (`shape.rs`).
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::clock::Clock;
+use forebay::decide::Work;
+use forebay::simulate::Member;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Knobs;
+use super::shape::{self, Shape};
 
 /// Bytes of a prompt that count as one token.
-const BYTES_PER_TOKEN: usize = 4;
+pub(super) const BYTES_PER_TOKEN: usize = 4;
 /// Tokens in a block of the prefix cache, as in vLLM.
 const BLOCK_TOKENS: usize = 16;
 
@@ -30,6 +34,7 @@ pub struct Pace {
     state: Mutex<State>,
     changed: Notify,
     prefill: tokio::sync::Mutex<()>,
+    shape: Option<Arc<Shape>>,
 }
 
 #[derive(Default)]
@@ -42,8 +47,41 @@ struct State {
 }
 
 impl Pace {
+    /// That of a member of a fleet, whatever the knobs say.
+    pub fn of(member: &Member, cache: f64, clock: Clock) -> Self {
+        Pace {
+            shape: Some(Arc::new(Shape::of(member, cache, clock))),
+            ..Pace::default()
+        }
+    }
+
+    /// Lets time pass, where somebody has to.
+    pub async fn live(&self) {
+        match &self.shape {
+            Some(shape) => shape.live().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for a slot and reads a prompt, of which so many tokens will be answered. Then the answer is decoded.
+    pub async fn read(self: &Arc<Self>, asked: Asked<'_>, knobs: &Mutex<Knobs>) -> Turn {
+        if let Some(shape) = &self.shape {
+            return Turn::Shaped(shape.read(asked.work, asked.prompt, asked.output).await);
+        }
+        let slot = self.slot(knobs).await;
+        let cached = self.prefill(asked.prompt, knobs).await;
+        Turn::Scripted {
+            cached,
+            decoding: (asked.work == Work::Generate).then(|| self.join_batch()),
+            slot,
+        }
+    }
+
     /// Requests that hold a slot, and those that wait for one.
     pub fn load(&self) -> (usize, usize) {
+        if let Some(shape) = &self.shape {
+            return shape.load();
+        }
         let state = self.state.lock();
         (state.running, state.waiting.len())
     }
@@ -54,7 +92,7 @@ impl Pace {
     }
 
     /// Waits for a slot, in order of arrival.
-    pub async fn slot(self: &Arc<Self>, knobs: &Mutex<Knobs>) -> Slot {
+    async fn slot(self: &Arc<Self>, knobs: &Mutex<Knobs>) -> Slot {
         let mut ticket = Ticket::draw(self);
         loop {
             let changed = self.changed.notified();
@@ -66,7 +104,7 @@ impl Pace {
     }
 
     /// Reads a prompt; returns how many of its tokens were cached.
-    pub async fn prefill(&self, prompt: &str, knobs: &Mutex<Knobs>) -> usize {
+    async fn prefill(&self, prompt: &str, knobs: &Mutex<Knobs>) -> usize {
         let _turn = self.prefill.lock().await;
         let (seconds_per_token, caching) = {
             let knobs = knobs.lock();
@@ -96,13 +134,13 @@ impl Pace {
     }
 
     /// Joins the decoding batch.
-    pub fn join_batch(self: &Arc<Self>) -> Decoding {
+    fn join_batch(self: &Arc<Self>) -> Decoding {
         self.state.lock().decoding += 1;
         Decoding(Arc::clone(self))
     }
 
     /// One decode step of the batch as it is now.
-    pub async fn step(&self, knobs: &Mutex<Knobs>) {
+    async fn step(&self, knobs: &Mutex<Knobs>) {
         let others = self.state.lock().decoding.saturating_sub(1);
         let seconds = {
             let knobs = knobs.lock();
@@ -116,6 +154,53 @@ impl Pace {
 async fn pause(seconds: f64) {
     if seconds > 0.0 {
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    }
+}
+
+/// What a worker is to do.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// What kind of work it is.
+    pub work: Work,
+    /// The text that it reads.
+    pub prompt: &'a str,
+    /// Tokens that it says.
+    pub output: usize,
+}
+
+/// A request whose prompt was read. Its place is given back when it is dropped.
+pub enum Turn {
+    /// At the pace that the knobs say.
+    Scripted {
+        /// Tokens of the prompt that were cached.
+        cached: usize,
+        /// Its part in the batch, if it generates.
+        decoding: Option<Decoding>,
+        /// Its place.
+        slot: Slot,
+    },
+    /// At that of the simulator's engine.
+    Shaped(shape::Turn),
+}
+
+impl Turn {
+    /// Tokens of its prompt that were cached.
+    pub fn cached(&self) -> usize {
+        match self {
+            Turn::Scripted { cached, .. } => *cached,
+            Turn::Shaped(turn) => turn.cached(),
+        }
+    }
+
+    /// Waits for tokens after the first; how many came.
+    pub async fn more(&mut self, knobs: &Mutex<Knobs>) -> usize {
+        match self {
+            Turn::Scripted { slot, .. } => {
+                slot.0.step(knobs).await;
+                1
+            }
+            Turn::Shaped(turn) => turn.more().await,
+        }
     }
 }
 
