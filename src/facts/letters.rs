@@ -17,6 +17,9 @@ use super::openai::Peek;
 use super::prefix::{LONG, is_data_key};
 use crate::units::Length;
 
+/// Three of each byte of a stretch fit a byte.
+const STRETCH: usize = 64;
+
 /// What must fit at once; text in letters.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
@@ -68,15 +71,25 @@ fn letters_of(json: &[u8]) -> usize {
     letters
 }
 
-/// The letters of a JSON string, each step of which is one that processors take many bytes at a time.
+/// The letters of a JSON string: its bytes, less those that continue a letter, repeat the one before, or escape. Counted
+/// in bytes over short stretches, which processors do for many at a time: every prompt comes along here.
 fn letters_in(text: &[u8]) -> usize {
-    let follows = text.iter().filter(|byte| **byte & 0xc0 == 0x80).count();
-    let pairs = || text.iter().zip(text.iter().skip(1));
-    let runs = pairs().filter(|(one, next)| one == next).count();
-    let escapes = text.iter().filter(|byte| **byte == b'\\').count();
-    // Four digits each; of an escaped backslash before a `u` too many are taken off.
-    let digits = 4 * pairs().filter(|pair| *pair == (&b'\\', &b'u')).count();
-    text.len().saturating_sub(follows + runs + escapes + digits)
+    let takes = |byte: u8| u8::from(byte & 0xc0 == 0x80) + u8::from(byte == b'\\');
+    let Some((last, before)) = text.split_last() else {
+        return 0;
+    };
+    let mut taken = usize::from(takes(*last));
+    let after = text.get(1..).unwrap_or_default();
+    for (ones, nexts) in before.chunks(STRETCH).zip(after.chunks(STRETCH)) {
+        let (mut single, mut digits) = (0, 0);
+        for (one, next) in ones.iter().zip(nexts) {
+            single += takes(*one) + u8::from(one == next);
+            digits += u8::from(*one == b'\\') & u8::from(*next == b'u');
+        }
+        // Four digits each; of an escaped backslash before a `u` too many are taken off.
+        taken += usize::from(single) + 4 * usize::from(digits);
+    }
+    text.len().saturating_sub(taken)
 }
 
 #[cfg(test)]
