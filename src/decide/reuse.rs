@@ -11,6 +11,10 @@
 //! An engine that reports nothing is believed to cache. If it does not, time to the first token does not depend on what
 //! is believed to be new, its line (`speed.rs`) becomes flat, and a prefix there is worth nothing, which is the truth.
 //!
+//! Two weaknesses are known. Blocks are believed from when a request was sent, so of a burst that begins alike several
+//! may report nothing reused, and the worker is taken not to cache until it reports a hit. And blocks that a report took
+//! back are in the cache again by then, so the session's next turn there is priced too high once.
+//!
 //! A worker that goes down or is ejected starts with nothing.
 
 use super::ask::Outcome;
