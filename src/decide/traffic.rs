@@ -1,4 +1,5 @@
-//! What requests look like: prompt lengths by kind of work, less what is cached, answer lengths by model, and what a failure costs.
+//! What requests look like: prompt lengths by kind of work, less what is cached; answer lengths by model; and what a
+//! failure costs.
 //!
 //! An answer's length can't be known before it is complete. Its expectation is a fact about the model and its users
 //! rather than about a worker, so what one worker shows serves all. Clients that set `max_tokens` are of several kinds
