@@ -12,7 +12,8 @@ use http::{HeaderValue, Method, Version};
 
 use crate::config::Plan;
 use crate::config::plan::{RoutePlan, Timeouts};
-use crate::facts::{self, BuiltIn, Inference, Prefix, RequestFacts, Salt};
+use crate::decide;
+use crate::facts::{self, BuiltIn, Inference, Peek, Prefix, RequestFacts, Salt};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{Length, ModelName};
@@ -28,6 +29,15 @@ pub struct Client {
     pub address: Option<HeaderValue>,
     /// Whether HTTP/2 is spoken.
     pub http2: bool,
+}
+
+/// What the fleet offers, as far as a request must be read by it.
+#[derive(Clone, Copy, Debug)]
+pub struct Offered<'a> {
+    /// The models served, by the names that clients say.
+    pub models: &'a [ModelName],
+    /// Tokens of a prompt and its answer that fit every worker.
+    pub room: f64,
 }
 
 /// Where a request goes.
@@ -179,10 +189,10 @@ pub fn facts(
     way: &Way<'_>,
     head: &Parts,
     body: &[u8],
-    served: &[ModelName],
+    offered: Offered<'_>,
 ) -> Result<RequestFacts, Fault> {
     match way {
-        Way::BuiltIn(BuiltIn::Inference(kind)) => inference(head, body, kind, served),
+        Way::BuiltIn(BuiltIn::Inference(kind)) => inference(head, body, kind, offered),
         Way::BuiltIn(BuiltIn::KServeModel { model, .. }) => kserve(head, body, model),
         Way::BuiltIn(_) | Way::Route(_) => Ok(raw(body)),
     }
@@ -192,15 +202,15 @@ fn inference(
     head: &Parts,
     body: &[u8],
     kind: &Inference,
-    served: &[ModelName],
+    offered: Offered<'_>,
 ) -> Result<RequestFacts, Fault> {
     plain_json(head)?;
     let peek = facts::peek(body)?;
-    let model = match (&peek.model, served) {
+    let model = match (&peek.model, offered.models) {
         (Some(name), _) => ModelName::new(name),
         (None, [only]) => only.clone(),
         (None, _) => {
-            let message = format!("`model` is missing; served are: {}", listed(served));
+            let message = format!("`model` is missing; served are: {}", listed(offered.models));
             return Err(Fault::new(Kind::BadRequest, message).param("model"));
         }
     };
@@ -216,13 +226,22 @@ fn inference(
     Ok(RequestFacts {
         model: Some(model),
         prompt: peek.prompt_length(),
-        fills: facts::fills(body, &peek, kind.generates),
+        fills: if may_exceed(&peek, offered.room) {
+            facts::fills(body, &peek, kind.generates)
+        } else {
+            None
+        },
         prefix,
         model_span: peek.model_span,
         streamed: peek.stream,
         generates: kind.generates,
         max_tokens: peek.max_tokens,
     })
+}
+
+/// Whether a request could be too long for anybody: told by its size alone, as its letters take time to count.
+fn may_exceed(peek: &Peek, room: f64) -> bool {
+    decide::most_at_least(peek.prompt_length()) + f64::from(peek.max_tokens.unwrap_or(0)) > room
 }
 
 fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault> {

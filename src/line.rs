@@ -24,7 +24,7 @@ use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
 use crate::forward::relay::{self, Relay};
 use crate::forward::{Begun, Errand, Forward, refusal};
-use crate::inspect::{self, Client, Limit, Way};
+use crate::inspect::{self, Client, Limit, Offered, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue;
 use crate::units::Seconds;
@@ -135,7 +135,11 @@ where
     exchange.bytes_in(held.bytes().len() as u64);
 
     let catalogue = app.fleet.catalogue();
-    let facts = inspect::facts(&way, head, held.bytes(), catalogue.served())?; // 400 415
+    let offered = Offered {
+        models: catalogue.served(),
+        room: catalogue.room(),
+    };
+    let facts = inspect::facts(&way, head, held.bytes(), offered)?; // 400 415
     exchange.set_kind(way.kind());
     if let Some(model) = &facts.model {
         exchange.set_model(model, catalogue.knows(model));

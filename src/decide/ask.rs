@@ -133,8 +133,8 @@ pub struct Ask {
     pub work: Work,
     /// How long its prompt is.
     pub prompt: Length,
-    /// What of the prompt must fit into a context at once; `None` when that can't be told. Text in letters: see
-    /// `room.rs`.
+    /// What of the prompt must fit into a context at once; `None` when that can't be told, or fits everybody. Text in
+    /// letters: see `room.rs`.
     pub fills: Option<Length>,
     /// How its prompt begins; what it is the hash of is the caller's affair, if equal hashes mean an equal beginning.
     pub prefix: Prefix,

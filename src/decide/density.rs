@@ -26,6 +26,12 @@ const CARE: f64 = 1.5;
 /// Ratios that are believed: from base64 pictures, whose bytes are hardly read, to two tokens for each byte.
 const BELIEVED: RangeInclusive<f64> = 0.02..=2.0;
 
+/// The most that [`Density::at_least`] can come to, whatever the model.
+#[must_use]
+pub fn most_at_least(prompt: Length) -> f64 {
+    Density::default().at_least(prompt)
+}
+
 /// The tokens per byte of one model's prompts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Density(RunningMean);
@@ -87,6 +93,17 @@ mod tests {
         assert_eq!((after(250.0), after(2_000.0)), (100.0, 100.0));
         assert!((after(100.0) - 80.0).abs() < 1e-9);
         assert_eq!(Density::default().at_least(Length::Tokens(7.0)), 7.0);
+    }
+
+    #[test]
+    fn no_model_needs_more_at_least_than_any() {
+        for reported in [20.0, 100.0, 250.0, 900.0, 2_000.0] {
+            let mut density = Density::default();
+            density.learn(Length::Bytes(1_000.0), reported);
+            for prompt in [Length::Bytes(777.0), Length::Tokens(777.0)] {
+                assert!(density.at_least(prompt) <= most_at_least(prompt));
+            }
+        }
     }
 
     #[test]

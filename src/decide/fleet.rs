@@ -166,15 +166,21 @@ impl FleetState {
         }
     }
 
-    /// An engine says what bounds its work. Call [`grants`](Self::grants) next.
-    pub fn told(&mut self, worker: WorkerId, told: Told) {
-        let Some(worker) = self.roster.worker_mut(worker) else {
-            return;
+    /// An engine says what bounds its work; returns whether that is news. Call [`grants`](Self::grants) next.
+    pub fn told(&mut self, worker: WorkerId, told: Told) -> bool {
+        let worker = self.roster.worker_mut(worker);
+        let Some(worker) = worker.filter(|worker| worker.told != told) else {
+            return false;
         };
-        if worker.told != told {
-            worker.told = told;
-            self.line.rearrange(|ask| self.roster.barred(ask));
-        }
+        worker.told = told;
+        self.line.rearrange(|ask| self.roster.barred(ask));
+        true
+    }
+
+    /// Tokens of a prompt and its answer that fit every worker: a request below needs no closer look.
+    #[must_use]
+    pub fn least_room(&self) -> f64 {
+        self.roster.least_room()
     }
 
     /// A model of this name exists, whoever serves it: a request for it is refused as [`NoChoice::Down`].

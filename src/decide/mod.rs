@@ -59,6 +59,7 @@ pub use booking::Booking;
 pub use calibration::{TEST_OUTPUT, Test, Tests};
 pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};
 pub use cost::Terms;
+pub use density::most_at_least;
 pub use eject::{EjectCause, EjectRule, Ejections};
 pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;

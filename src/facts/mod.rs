@@ -50,7 +50,8 @@ pub struct RequestFacts {
     pub max_tokens: Option<u32>,
     /// How long its prompt is.
     pub prompt: Length,
-    /// What of it must fit into a context at once, where that can be told; text in letters.
+    /// What of it must fit into a context at once; text in letters. Absent where that can't be told, and where it fits
+    /// everybody.
     pub fills: Option<Length>,
     /// How its prompt begins; nothing when no answer is generated from it.
     pub prefix: Prefix,

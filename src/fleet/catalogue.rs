@@ -1,4 +1,5 @@
-//! Which models there are, and what each worker calls them: a picture that requests read without the fleet's lock.
+//! Which models there are, what each worker calls them, and how long a prompt everyone takes: a picture that requests
+//! read without the fleet's lock.
 //!
 //! Names come from two sides. What the operator typed is fixed; what workers report comes and goes. A new picture is
 //! drawn whenever a report changes something, under the lock under which the fleet learns it, so that the last picture
@@ -25,14 +26,17 @@ pub struct Catalogue {
     known: BTreeSet<ModelName>,
     /// By worker, sorted by what clients say.
     workers: Vec<Vec<Alias>>,
+    room: f64,
 }
 
 impl Catalogue {
-    /// A picture of what workers serve. `typed` are names of the configuration, `remembered` those seen lately.
+    /// A picture of what workers serve. `typed` are names of the configuration, `remembered` those seen lately, `room` is
+    /// that of whoever has the least.
     pub(super) fn new(
         workers: Vec<Vec<Alias>>,
         typed: impl Iterator<Item = ModelName>,
         remembered: impl Iterator<Item = ModelName>,
+        room: f64,
     ) -> Self {
         let listed = workers.iter().flatten().map(|alias| alias.client.clone());
         let served: BTreeSet<_> = listed.chain(typed).collect();
@@ -41,7 +45,14 @@ impl Catalogue {
             served: served.into_iter().collect(),
             known,
             workers,
+            room,
         }
+    }
+
+    /// Tokens of a prompt and its answer that fit every worker.
+    #[must_use]
+    pub fn room(&self) -> f64 {
+        self.room
     }
 
     /// Client-facing names that are configured or that a worker serves, sorted.
@@ -152,7 +163,7 @@ mod tests {
             aliases(&Models::Reported, &names(&["same", "a"])),
         ];
         let (typed, seen) = (names(&["chat", "same", "later"]), names(&["gone"]));
-        let catalogue = Catalogue::new(workers, typed.into_iter(), seen.into_iter());
+        let catalogue = Catalogue::new(workers, typed.into_iter(), seen.into_iter(), 9.0);
         assert_eq!(catalogue.served(), names(&["a", "chat", "later", "same"]));
         assert!(catalogue.knows(&ModelName::new("gone")) && catalogue.knows(&ModelName::new("a")));
         assert!(!catalogue.knows(&ModelName::new("never")));

@@ -265,7 +265,9 @@ impl Fleet {
             let profile = core.profiles.get(worker.index());
             let typed = profile.is_some_and(|profile| profile.cap_is_typed);
             let slots = told.slots.filter(|_| !typed);
-            core.state.told(worker, Told { slots, ..told });
+            if core.state.told(worker, Told { slots, ..told }) {
+                self.draw(core);
+            }
         });
     }
 
@@ -333,7 +335,8 @@ impl Fleet {
         let typed = profiles.iter().flat_map(|profile| profile.typed.named());
         let typed = typed.map(|alias| alias.client.clone());
         let remembered: Vec<_> = self.remembered.lock().names().cloned().collect();
-        let catalogue = Catalogue::new(workers, typed, remembered.into_iter());
+        let room = state.least_room();
+        let catalogue = Catalogue::new(workers, typed, remembered.into_iter(), room);
         catalogue.known().for_each(|name| state.know(name));
         self.catalogue.store(Arc::new(catalogue));
     }

@@ -4,7 +4,7 @@ use super::super::ask::Ask;
 use super::super::considered::Exclusion;
 use super::super::density::Density;
 use super::super::eject::EjectCause;
-use super::super::room::Need;
+use super::super::room::{self, Need};
 use super::super::standing::Standing;
 use super::super::worker::Worker;
 use super::Roster;
@@ -95,6 +95,12 @@ impl Roster {
         let need = Need::of(ask, Density::default());
         let barred = self.workers.iter().filter(|worker| need.exceeds(worker));
         barred.map(Worker::id).collect()
+    }
+
+    /// Tokens of a prompt and its answer that fit every worker.
+    pub(in crate::decide) fn least_room(&self) -> f64 {
+        let rooms = self.workers.iter().map(|worker| room::longest(worker, 0.0));
+        rooms.fold(f64::INFINITY, f64::min)
     }
 
     /// Whether a worker may be taken out for this. Never the only one that serves a model: there is nobody else. For
