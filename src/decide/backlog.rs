@@ -35,9 +35,9 @@ pub(super) struct Pending {
     pub number: u64,
     /// What kind of work it is.
     pub work: Work,
-    /// Its prompt tokens that are new to the worker.
-    pub prompt: f64,
-    /// All of them, if its first byte ends its prefill.
+    /// The work of reading its prompt: see `cost.rs`.
+    pub reading: f64,
+    /// The same if nothing of it is cached, where its first byte ends its prefill.
     pub timed: Option<f64>,
     /// When it was sent.
     pub sent: Seconds,
@@ -52,17 +52,17 @@ pub(super) struct Backlog {
     turned: Seconds,
 }
 
-/// Requests of one kind: how many, and their prompt tokens.
+/// Requests of one kind: how many, and the work of reading their prompts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     count: u32,
-    prompt: f64,
+    reading: f64,
 }
 
 impl Backlog {
     /// A request was sent.
     pub(super) fn push(&mut self, request: Pending) {
-        self.sum(request.work).add(request.prompt);
+        self.sum(request.work).add(request.reading);
         self.pending.push_back(request);
     }
 
@@ -70,7 +70,7 @@ impl Backlog {
     pub(super) fn remove(&mut self, number: u64) -> Option<Pending> {
         let place = self.place(number)?;
         let request = self.pending.remove(place)?;
-        self.sum(request.work).subtract(request.prompt);
+        self.sum(request.work).subtract(request.reading);
         Some(request)
     }
 
@@ -120,14 +120,14 @@ impl Backlog {
     /// How many times as long as everything was expected to take it takes at least, by the silence of the head: 1 while
     /// that is no surprise.
     pub(super) fn overdue(&self, speeds: &Speeds, slowdown: f64, now: Seconds) -> f64 {
-        let Some((head, prompt)) = self
+        let Some((head, reading)) = self
             .pending
             .front()
             .and_then(|head| Some((head, head.timed?)))
         else {
             return 1.0;
         };
-        let expected = speeds.prefill(head.work).at(prompt) * slowdown;
+        let expected = speeds.prefill(head.work).at(reading) * slowdown;
         let age = now - head.sent.max(self.turned);
         (age.0 / (PATIENCE * expected.0)).max(1.0)
     }
@@ -145,10 +145,10 @@ impl Backlog {
         for (work, kept) in [(Work::Generate, self.generate), (Work::Embed, self.embed)] {
             let mut counted = Sum::default();
             for request in self.pending.iter().filter(|request| request.work == work) {
-                counted.add(request.prompt);
+                counted.add(request.reading);
             }
-            let drift = (counted.prompt - kept.prompt).abs();
-            if counted.count != kept.count || drift > 1e-6 * counted.prompt.max(1.0) {
+            let drift = (counted.reading - kept.reading).abs();
+            if counted.count != kept.count || drift > 1e-6 * counted.reading.max(1.0) {
                 return Err(format!(
                     "{work:?} backlog: counted {counted:?}, kept {kept:?}"
                 ));
@@ -172,23 +172,23 @@ impl Backlog {
 }
 
 impl Sum {
-    fn add(&mut self, prompt: f64) {
+    fn add(&mut self, reading: f64) {
         self.count += 1;
-        self.prompt += prompt;
+        self.reading += reading;
     }
 
     /// The last one out takes the rounding errors along.
-    fn subtract(&mut self, prompt: f64) {
+    fn subtract(&mut self, reading: f64) {
         self.count -= 1;
-        self.prompt = if self.count == 0 {
+        self.reading = if self.count == 0 {
             0.0
         } else {
-            self.prompt - prompt
+            self.reading - reading
         };
     }
 
     fn work(self, line: Line) -> Seconds {
-        Seconds(line.base * f64::from(self.count) + line.slope * self.prompt)
+        Seconds(line.base * f64::from(self.count) + line.slope * self.reading)
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         Pending {
             number,
             work: Work::Embed,
-            prompt: 2_000.0,
+            reading: 2_000.0,
             timed: Some(2_000.0),
             sent: Seconds(sent),
         }
@@ -271,22 +271,22 @@ mod tests {
     #[test]
     fn rounding_errors_do_not_outlive_the_requests() {
         let mut backlog = Backlog::default();
-        for (number, prompt) in (0..).zip([0.1, 0.2, 0.3]) {
+        for (number, reading) in (0..).zip([0.1, 0.2, 0.3]) {
             backlog.push(Pending {
-                prompt,
+                reading,
                 ..pending(number, 1.0)
             });
         }
         for number in 0..3 {
             backlog.remove(number);
         }
-        assert_eq!(backlog.embed.prompt, 0.0);
+        assert_eq!(backlog.embed.reading, 0.0);
     }
 
     #[test]
     fn a_wrong_sum_is_noticed() {
         let mut backlog = three();
-        backlog.embed.prompt += 1.0;
+        backlog.embed.reading += 1.0;
         assert!(backlog.check().is_err());
     }
 }

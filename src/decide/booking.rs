@@ -87,11 +87,11 @@ impl Booking {
     /// of the cache: a worker that was restarted would seem a hundred times slower, and one that was warm before the
     /// proxy began, faster. What a test sends is in no cache.
     pub(super) fn tells_of_speed(&self, line: Line, took: Seconds) -> bool {
-        let is_surprise = |fresh: f64| is_surprise(took, line.at(fresh));
+        let is_surprise = |reading: f64| is_surprise(took, line.at(reading));
         let may_be_cached = !self.is_test && self.belief.is_about_blocks();
         !may_be_cached
-            || !is_surprise(self.size.fresh())
-            || (is_surprise(LEAST_PROMPT) && is_surprise(self.size.prompt))
+            || !is_surprise(self.size.reading())
+            || (is_surprise(LEAST_PROMPT) && is_surprise(self.size.cached(0.0).reading()))
     }
 
     /// Whether its whole answer may teach the worker's speed: in doubt only if the worker told what it had in its cache.

@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn a_request_waits_for_those_who_hold_what_it_needs() {
         const CHATS: [Work; 2] = [Work::Generate; 2];
-        let ahead = 0.11;
+        let ahead = 0.110_75;
         // Half a decode of 199 tokens at two, and its own prefill.
-        let one_ends = 0.5 * 199.0 * 0.021 + 0.11;
+        let one_ends = 0.5 * 199.0 * 0.021 + ahead;
         let near = |wait: f64, expected: f64| (wait - expected).abs() < 1e-9;
         assert!(near(second(None, CHATS), ahead));
         assert!(near(second(Some(1_600.0), CHATS), ahead), "all fit");

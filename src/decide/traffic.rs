@@ -145,7 +145,7 @@ impl Traffic {
             Work::Generate => (&mut self.generate, 1.0),
             Work::Embed => (&mut self.embed, 0.0),
         };
-        mean.add(size.fresh());
+        mean.add(size.reading());
         self.generating.add(generates);
     }
 
@@ -265,14 +265,14 @@ mod tests {
         assert_eq!(seconds(&traffic, 8), 105.0);
         let mut traffic = Traffic::new();
         traffic.placed(Size::new(Work::Generate, 600.0, 0.0));
-        assert_eq!(seconds(&traffic, 1), 1_100.0 + 200.0 * 205.0);
-        assert_eq!(seconds(&traffic, 99), 1_100.0 + 200.0 * 280.0 / 16.0);
+        assert_eq!(seconds(&traffic, 1), 1_108.0 + 200.0 * 205.0);
+        assert_eq!(seconds(&traffic, 99), 1_108.0 + 200.0 * 280.0 / 16.0);
         (0..1_000).for_each(|_| traffic.answered(20.0));
-        assert_eq!(seconds(&traffic, 1), 1_100.0 + 20.0 * 205.0);
+        assert_eq!(seconds(&traffic, 1), 1_108.0 + 20.0 * 205.0);
         traffic.placed(Size::new(Work::Embed, 2_000.0, 0.0));
         assert_eq!(
             seconds(&traffic, 1),
-            (5_200.0_f64 / 2.0 + 105.0 / 2.0).round()
+            (5_207.5_f64 / 2.0 + 105.0 / 2.0).round()
         );
     }
 

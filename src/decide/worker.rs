@@ -168,8 +168,9 @@ impl Worker {
         self.backlog.push(Pending {
             number: order.number,
             work: order.size.work,
-            prompt: order.size.fresh(),
-            timed: (order.streamed || order.size.work == Work::Embed).then_some(order.size.prompt),
+            reading: order.size.reading(),
+            timed: (order.streamed || order.size.work == Work::Embed)
+                .then(|| order.size.cached(0.0).reading()),
             sent: now,
         });
         if order.size.work == Work::Generate {
@@ -215,7 +216,7 @@ impl Worker {
         };
         booking.first_byte = Some(first_byte);
         if first_byte.taught {
-            self.learn_prefill(Work::Generate, booking.size.fresh(), first_byte, machine);
+            self.learn_prefill(Work::Generate, booking.size.reading(), first_byte, machine);
         }
         if booking.decodes() {
             self.meter.begin(now);
@@ -271,9 +272,9 @@ impl Worker {
         {
             self.first_byte(&mut booking, machine, now);
             let (prompt, cached) = (believable(prompt_tokens), believable(cached_tokens));
-            let fresh = booking.size.fresh_of(prompt, cached);
+            let reading = booking.size.reported(prompt, cached).reading();
             if booking.may_teach(cached.is_some()) {
-                self.learn(&booking, fresh, believable(output_tokens), machine);
+                self.learn(&booking, reading, believable(output_tokens), machine);
             }
         }
         self.release(&booking, outcome, now);
@@ -420,7 +421,7 @@ mod tests {
 
     fn sample(took: f64, behind: bool) -> Sample {
         Sample {
-            size: 1_000.0,
+            size: Size::new(Work::Generate, 1_000.0, 0.0).reading(),
             took: Seconds(took),
             behind,
         }
