@@ -141,6 +141,7 @@ where
     };
     let facts = inspect::facts(&way, head, held.bytes(), offered)?; // 400 415
     exchange.set_kind(way.kind());
+    exchange.begins_with(&facts.prefix);
     if let Some(model) = &facts.model {
         exchange.set_model(model, catalogue.knows(model));
     }

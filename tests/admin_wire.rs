@@ -25,6 +25,7 @@ fn admin(listen: SocketAddr) -> Admin {
     let log = LogPlan {
         level: LogLevel::Info,
         access: AccessTarget::Off,
+        replay: false,
     };
     let source = TokenSource {
         token: Secret::new("token"),

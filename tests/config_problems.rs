@@ -205,11 +205,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "neither a known word nor a path",
         "\"stdout\"",
     ),
-    (
-        "[log]\nreplay = true",
-        "not supported by this version yet",
-        "leave it out",
-    ),
+    ("[log]\nreplay = 1", "true or false", "replay"),
     (
         "[admin]\ntoken = { env = \"NOPE\" }",
         "NOPE is not set",

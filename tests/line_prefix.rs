@@ -8,6 +8,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use support::client::Answer;
@@ -217,4 +219,45 @@ fn a_worker_that_says_it_reuses_nothing_is_believed() {
     }
     ask(&proxy, "again", &body);
     assert!(believed(&choice(&proxy, "again")).0 > 1_200.0);
+}
+
+#[test]
+fn a_log_with_hashes_can_be_played_again() {
+    let (_engines, setup) = pair();
+    let folder = tempfile::tempdir().unwrap();
+    let [log, fleet] = ["access.log", "fleet.toml"].map(|name| folder.path().join(name));
+    let toml = format!("[log]\nreplay = true\naccess = {:?}", log.display());
+    let proxy = setup.section(&toml).start();
+    for number in 1..=8 {
+        ask(
+            &proxy,
+            &format!("turn-{number}"),
+            &turn("m", "long", number),
+        );
+    }
+    proxy.call("POST", "/v1/embeddings", r#"{"model":"m","input":"short"}"#);
+    proxy.signal("TERM");
+    assert!(proxy.wait_exit(Duration::from_secs(5)).success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let hashes = |line: &Value| line["prefix"].as_array().map(Vec::len);
+    let turns = lines.iter().filter(|line| line["kind"] == "chat");
+    let turns: Vec<_> = turns.map(|line| hashes(line).unwrap()).collect();
+    assert_eq!((turns.len(), turns.is_sorted()), (8, true), "{turns:?}");
+    assert!(turns[0] >= 6 && !text.contains("long"), "{turns:?}");
+    let embedding = lines.iter().find(|line| line["kind"] == "embeddings");
+    assert_eq!(hashes(embedding.unwrap()), None);
+
+    std::fs::write(&fleet, "[[worker]]\nname = \"w\"\ncard = \"RTX4090\"\n").unwrap();
+    let simulated = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["simulate", "--json", "--policy", "round_robin", "--trace"])
+        .args([&log, &"--fleet".into(), &fleet])
+        .output()
+        .unwrap();
+    let told: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let hits = told["policies"][0]["hit_ratio"].as_f64().unwrap();
+    assert!(hits > 0.5, "each turn begins with the one before: {told}");
 }

@@ -340,6 +340,7 @@ mod tests {
         let log = LogPlan {
             level: LogLevel::Info,
             access: AccessTarget::Off,
+            replay: false,
         };
         let source = TokenSource {
             token: Secret::new(TOKEN),

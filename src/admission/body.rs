@@ -238,6 +238,7 @@ mod tests {
         let log = LogPlan {
             level: LogLevel::Error,
             access: AccessTarget::Off,
+            replay: false,
         };
         let observe = Observe::new(Clock::start(), &log, &[], &[]).unwrap();
         let limits = Limits {

@@ -278,13 +278,21 @@ fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {
 }
 
 fn show_log(log: &LogPlan) -> String {
-    let LogPlan { level, access } = log;
+    let LogPlan {
+        level,
+        access,
+        replay,
+    } = log;
     let access = match access {
         AccessTarget::Stdout => text("stdout"),
         AccessTarget::Off => text("off"),
         AccessTarget::File(path) => text(path.display()),
     };
-    object(&[("level", text(level.word())), ("access", access)])
+    object(&[
+        ("level", text(level.word())),
+        ("access", access),
+        ("replay", replay.to_string()),
+    ])
 }
 
 fn secret(secret: Option<&Secret>) -> String {

@@ -37,7 +37,6 @@ const LATER: &[(&str, &[&str])] = &[
             "optional",
         ],
     ),
-    ("log", &["replay"]),
 ];
 
 /// Keys of nginx's `server` lines, with what to write here.

@@ -249,6 +249,8 @@ pub struct LogPlan {
     pub level: LogLevel,
     /// Where a line per request goes.
     pub access: AccessTarget,
+    /// Whether it names the hashes of the prompt's blocks.
+    pub replay: bool,
 }
 
 /// Severity of diagnostics.

@@ -37,6 +37,8 @@ pub(super) struct AccessLine<'a> {
     pub(super) route_time: Option<Seconds>,
     pub(super) first_byte: Option<Seconds>,
     pub(super) total: Seconds,
+    /// Hashes of the prompt's blocks; empty where they are not to be told.
+    pub(super) prefix: &'a [u64],
 }
 
 impl AccessLine<'_> {
@@ -66,6 +68,7 @@ impl AccessLine<'_> {
         line.seconds(b",\"route_s\":", self.route_time);
         line.seconds(b",\"first_byte_s\":", self.first_byte);
         line.seconds(b",\"total_s\":", Some(self.total));
+        line.hashes(b",\"prefix\":", self.prefix);
         line.0.extend_from_slice(b"}\n");
         line.0
     }
@@ -99,6 +102,20 @@ impl Line {
             self.0.extend_from_slice(key);
             push_decimal::<0>(&mut self.0, value);
         }
+    }
+
+    /// Nothing when there are none.
+    fn hashes<const N: usize>(&mut self, key: &[u8; N], hashes: &[u64]) {
+        if hashes.is_empty() {
+            return;
+        }
+        let shown: Vec<_> = hashes
+            .iter()
+            .map(|hash| format!("\"{hash:016x}\""))
+            .collect();
+        self.0.extend_from_slice(key);
+        self.0
+            .extend_from_slice(format!("[{}]", shown.join(",")).as_bytes());
     }
 
     fn seconds<const N: usize>(&mut self, key: &[u8; N], value: Option<Seconds>) {
@@ -223,6 +240,7 @@ mod tests {
             route_time: Some(Seconds(0.000_012)),
             first_byte: Some(Seconds(0.25)),
             total: Seconds(1.000_000_4),
+            prefix: &[1, u64::MAX],
         };
         let expected = concat!(
             r#"{"time":"2026-11-30T02:43:19.500Z","id":"abc","kind":"chat","tenant":"-","#,
@@ -230,7 +248,8 @@ mod tests {
             r#""model":"good","worker":"worker-a","attempts":1,"status":200,"reason":"ok","#,
             r#""bytes_in":1024,"bytes_out":2048,"prompt_tokens":12,"cached_tokens":0,"#,
             r#""output_tokens":34,"queue_s":0.000000,"route_s":0.000012,"#,
-            r#""first_byte_s":0.250000,"total_s":1.000000}"#,
+            r#""first_byte_s":0.250000,"total_s":1.000000,"#,
+            r#""prefix":["0000000000000001","ffffffffffffffff"]}"#,
             "\n"
         );
         assert_eq!(String::from_utf8(line.render()).unwrap(), expected);
@@ -247,6 +266,7 @@ mod tests {
             "worker",
             "prompt_tokens",
             "queue_s",
+            "prefix",
         ] {
             assert!(!keys.iter().any(|key| *key == unknown), "{unknown}");
         }

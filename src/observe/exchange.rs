@@ -18,12 +18,14 @@ use http::{HeaderValue, Method, StatusCode, Uri};
 use super::Observe;
 use super::access_line::AccessLine;
 use super::decisions::{Decision, Made};
+use super::ending::End;
 use super::names::{NONE, OTHER, RouteName};
 use super::request_id;
 use super::series::{ModelSeries, Usage};
 use super::times::Times;
 use crate::clock;
 use crate::decide::Shortlist;
+use crate::facts::Prefix;
 use crate::fault::{Fault, Kind};
 use crate::units::{ModelName, Seconds, WorkerId};
 
@@ -52,20 +54,11 @@ pub struct Exchange {
     times: Times,
     bytes_in: u64,
     bytes_out: u64,
+    /// Hashes of its prompt's blocks, where the log tells them.
+    prefix: Arc<[u64]>,
     usage: Usage,
     status: Option<StatusCode>,
     end: End,
-}
-
-/// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// Nobody said: the client left.
-    Unsaid,
-    /// The whole answer was handed to the connection.
-    Complete,
-    /// Refused or failed.
-    Fault(Kind),
 }
 
 impl Exchange {
@@ -94,6 +87,7 @@ impl Exchange {
             times: Times::default(),
             bytes_in: 0,
             bytes_out: 0,
+            prefix: Arc::default(),
             usage: Usage::default(),
             status: None,
             end: End::Unsaid,
@@ -139,6 +133,13 @@ impl Exchange {
         let metrics = &self.observe.metrics;
         self.series = metrics.models.of(model, known, &metrics.families);
         self.model = Some(model.clone());
+    }
+
+    /// Its prompt begins with these blocks.
+    pub fn begins_with(&mut self, prefix: &Prefix) {
+        if self.observe.replay {
+            self.prefix = Arc::clone(&prefix.blocks);
+        }
     }
 
     /// It waited this long because every fitting worker was at its limit; zero if it did not have to.
@@ -281,27 +282,6 @@ impl Exchange {
         self.times.server_timing(now)
     }
 
-    /// The status that is counted, and why.
-    fn outcome(&self) -> (StatusCode, &'static str) {
-        let gone = Kind::ClientGone;
-        let cut = Kind::Overloaded;
-        match self.end {
-            End::Unsaid if std::thread::panicking() => {
-                (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
-            }
-            End::Unsaid if self.observe.cutting.load(Ordering::Acquire) => {
-                (self.status.unwrap_or(cut.status()), cut.label())
-            }
-            End::Unsaid | End::Fault(Kind::ClientGone) => (gone.status(), gone.label()),
-            End::Fault(kind) => (self.status.unwrap_or(kind.status()), kind.label()),
-            End::Complete => {
-                let status = self.status.unwrap_or(StatusCode::OK);
-                let failed = status.is_client_error() || status.is_server_error();
-                (status, if failed { "worker_status" } else { "ok" })
-            }
-        }
-    }
-
     fn count(&self, status: StatusCode, reason: &str, total: Seconds) {
         let families = &self.observe.metrics.families;
         let series = match &self.route {
@@ -379,6 +359,7 @@ impl Exchange {
             route_time: self.times.route,
             first_byte: self.first_byte_after(),
             total,
+            prefix: &self.prefix,
         };
         self.observe.log.append(&line.render());
     }
@@ -386,7 +367,8 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let (status, reason) = self.outcome();
+        let cutting = self.observe.cutting.load(Ordering::Acquire);
+        let (status, reason) = self.end.told(self.status, cutting);
         let total = self.age();
         self.count(status, reason, total);
         if self.observe.log.is_on() {
@@ -451,6 +433,7 @@ mod tests {
         let log = LogPlan {
             level: LogLevel::Info,
             access,
+            replay: false,
         };
         let workers = [Arc::from("worker-a"), Arc::from("worker-b")];
         Observe::new(Clock::start(), &log, &workers, &[ModelName::new("chat")]).unwrap()

@@ -8,6 +8,7 @@
 mod access_line;
 mod access_log;
 pub mod decisions;
+mod ending;
 mod exchange;
 mod metrics;
 pub mod names;
@@ -42,6 +43,8 @@ pub struct Observe {
     /// What was decided for the last requests.
     pub decisions: Decisions,
     log: AccessLog,
+    /// Whether its lines name the hashes of prompts.
+    replay: bool,
     clock: Clock,
     /// Names by [`WorkerId`].
     workers: Vec<Arc<str>>,
@@ -60,11 +63,12 @@ impl Observe {
         models: &[ModelName],
     ) -> io::Result<Self> {
         let metrics = Metrics::new(models)?;
-        let log = AccessLog::open(&log.access, metrics.log_dropped.clone())?;
+        let file = AccessLog::open(&log.access, metrics.log_dropped.clone())?;
         Ok(Observe {
             metrics,
             decisions: Decisions::default(),
-            log,
+            log: file,
+            replay: log.replay,
             clock,
             workers: workers.to_vec(),
             live: AtomicUsize::new(0),

@@ -65,7 +65,9 @@ impl Score {
         totals.sort_by(f64::total_cmp);
         Score {
             policy,
-            e2e_mean_s: rounded(totals.iter().sum::<f64>() / count(totals.len())),
+            e2e_mean_s: rounded(
+                totals.iter().fold(0.0, |sum, one| sum + one) / count(totals.len()),
+            ),
             e2e_p95_s: rounded(quantile(&totals, 95)),
             ttft_p50_s: rounded(quantile(&firsts, 50)),
             ttft_p95_s: rounded(quantile(&firsts, 95)),

@@ -8,9 +8,11 @@ use crate::config::typed::Section;
 pub fn log(section: &Section<'_>) -> Option<LogPlan> {
     let level = section.choice("level");
     let access = access(section);
+    let replay = section.value("replay").and_then(|value| value.flag());
     Some(LogPlan {
         level: level?,
         access: access?,
+        replay: replay?,
     })
 }
 

@@ -428,6 +428,14 @@ pub(super) const FLEET: &[Row] = &[
         unset: Unset::Is("\"stdout\""),
         purpose: "Where one line of JSON for each request goes: standard output, nowhere, or the end of a file.",
         example: "access = \"/var/log/forebay/access.log\"",
-        see: &["log.level"],
+        see: &["log.level", "log.replay"],
+    },
+    Row {
+        key: "log.replay",
+        kind: Kind::Flag,
+        unset: Unset::Is("false"),
+        purpose: "Adds to each line the hashes of the prompt's blocks of 1 KiB as `prefix`, so that `forebay simulate` can play the log again with its prefix hits. Whoever knows a text can tell from them whether it was sent.",
+        example: "access = \"access.log\"\nreplay = true",
+        see: &["log.access"],
     },
 ];

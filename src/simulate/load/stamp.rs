@@ -11,7 +11,7 @@ pub(super) fn seconds(text: &str) -> Result<Seconds, String> {
 
 fn read(text: &str) -> Option<Seconds> {
     let (date, time) = text.trim().split_once(['T', ' '])?;
-    let time = time.trim_end_matches('Z');
+    let time = time.trim_end_matches('Z').trim_end_matches("+00:00");
     let mut parts = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
     let day = days(parts.next()??, parts.next()??, parts.next()??)?;
     let mut parts = time.splitn(3, ':');
@@ -45,6 +45,7 @@ mod tests {
     #[test]
     fn times_are_read_and_others_are_not() {
         assert_eq!(seconds("1970-01-02T00:00:01.5Z"), Ok(Seconds(86_401.5)));
+        assert_eq!(seconds("1970-01-02T00:00:01+00:00"), Ok(Seconds(86_401.0)));
         assert_eq!(seconds("2000-03-01 00:00:00"), Ok(Seconds(951_868_800.0)));
         assert_eq!(
             seconds("2026-11-30T02:43:19.500Z"),

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::chance::mixed;
 use super::stamp;
 use crate::decide::Work;
-use crate::facts::BuiltIn;
+use crate::facts::{BuiltIn, nesting};
 use crate::simulate::card::BLOCK;
 use crate::simulate::request::Request;
 use crate::units::Seconds;
@@ -56,19 +56,43 @@ struct Logged {
     prefix: Vec<String>,
 }
 
+/// What wrote a trace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Mooncake,
+    Azure,
+    Forebay,
+}
+
+impl Form {
+    /// That of a trace which begins so.
+    fn of(first: &str) -> Option<Self> {
+        let signs = [
+            (Form::Azure, first.starts_with("TIMESTAMP")),
+            (Form::Mooncake, first.contains("\"input_length\"")),
+            (Form::Forebay, first.contains("\"time\"")),
+        ];
+        signs.into_iter().find(|(_, is)| *is).map(|(form, _)| form)
+    }
+
+    /// The request of a line, if it tells one.
+    fn read(self, row: &str) -> Result<Option<Request>, String> {
+        match self {
+            Form::Mooncake => mooncake(row),
+            Form::Azure => azure(row),
+            Form::Forebay => logged(row),
+        }
+    }
+}
+
 /// The requests of a trace, in the order of their times, which begin at zero. Their sessions are not known yet.
 ///
 /// # Errors
 /// The first line that can't be read.
 pub fn parse(text: &str) -> Result<Vec<Request>, Flaw> {
-    let first = text.lines().next().unwrap_or_default();
-    let read: fn(&str) -> Result<Option<Request>, String> = if first.starts_with("TIMESTAMP") {
-        azure
-    } else if first.contains("\"input_length\"") {
-        mooncake
-    } else if first.contains("\"time\"") {
-        logged
-    } else {
+    let text = text.trim_start_matches('\u{feff}');
+    let first = text.lines().find(|line| !line.trim().is_empty());
+    let Some(form) = Form::of(first.unwrap_or_default()) else {
         return Err(Flaw {
             line: 1,
             what: "this is no trace: JSON lines with input_length (Mooncake) or time (Forebay's log), or CSV that \
@@ -82,11 +106,14 @@ pub fn parse(text: &str) -> Result<Vec<Request>, Flaw> {
         if row.is_empty() || row.starts_with("TIMESTAMP") {
             continue;
         }
-        let request = read(row).map_err(|what| Flaw {
+        let request = form.read(row).map_err(|what| Flaw {
             line: line + 1,
             what,
         })?;
         requests.extend(request.filter(|one| one.prompt >= 1.0));
+    }
+    if form == Form::Forebay {
+        coarsen(&mut requests);
     }
     requests.sort_by(|one, other| one.at.0.total_cmp(&other.at.0));
     let began = requests.first().map_or(Seconds::ZERO, |first| first.at);
@@ -161,32 +188,41 @@ fn logged(row: &str) -> Result<Option<Request>, String> {
         },
         prompt,
         output: tokens(output)?,
-        blocks: coarse(&row.prefix, prompt).into(),
+        blocks: row.prefix.iter().map(|hash| named(hash)).collect(),
         session: 0,
     }))
 }
 
-/// Blocks of 512 tokens out of those of another size. Each hash covers all before it, so every other one names blocks
-/// of twice the size.
+/// A block's name as a number.
+fn named(hash: &str) -> u64 {
+    hash.bytes()
+        .fold(0, |sum, byte| mixed(sum, u64::from(byte)))
+}
+
+/// Blocks of about 512 tokens out of those of another size. Each hash covers all before it, so every other one names
+/// blocks of twice the size; every how many is one number for the whole trace, so that equal beginnings stay equal.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "some thousands of blocks"
 )]
-fn coarse(prefix: &[String], prompt: f64) -> Vec<u64> {
-    let tokens = prompt / prefix.len().max(1) as f64;
-    let every = (BLOCK / tokens.max(1.0)).round().max(1.0) as usize;
-    let named = prefix.iter().skip(every - 1).step_by(every);
-    named
-        .map(|hash| {
-            hash.bytes()
-                .fold(0, |sum, byte| mixed(sum, u64::from(byte)))
-        })
-        .collect()
+fn coarsen(requests: &mut [Request]) {
+    let long = || requests.iter().filter(|one| !one.blocks.is_empty());
+    let tokens: f64 = long().map(|one| one.prompt).sum();
+    let blocks: usize = long().map(|one| one.blocks.len()).sum();
+    let each = tokens / blocks.max(1) as f64;
+    let every = (BLOCK / each.max(1.0)).round().max(1.0) as usize;
+    for one in requests {
+        let fine = one.blocks.iter().copied();
+        one.blocks = fine.skip(every - 1).step_by(every).collect();
+    }
 }
 
 fn json<'a, T: Deserialize<'a>>(row: &'a str) -> Result<T, String> {
+    if nesting::is_too_deep(row.as_bytes()) {
+        return Err(format!("it is nested more than {} deep", nesting::DEEPEST));
+    }
     sonic_rs::from_str(row).map_err(|error| {
         let said = error.to_string();
         said.lines().next().unwrap_or("this is no JSON").to_owned()
@@ -251,8 +287,30 @@ mod tests {
             (Work::Generate, 9.0, 2)
         );
         assert_eq!((load[1].work, load[1].at), (Work::Embed, Seconds(1.5)));
-        let shorter = coarse(&["a1", "b2"].map(str::to_owned), 512.0);
-        assert_eq!(shorter[0], load[0].blocks[0], "the beginning is the same");
+    }
+
+    #[test]
+    fn beginnings_that_are_equal_in_a_log_stay_equal() {
+        let line = |tokens: u32, hashes: &[&str]| {
+            format!(
+                "{{\"time\":\"2026-11-30T02:43:19Z\",\"path\":\"/v1/completions\",\"prompt_tokens\":{tokens},\
+                 \"output_tokens\":9,\"prefix\":{hashes:?}}}\n"
+            )
+        };
+        let text = line(1_100, &["a", "b", "c", "d"]) + &line(1_500, &["a", "b", "c", "d"]);
+        let load = parse(&(text + &line(90, &[]))).unwrap();
+        let blocks = |number: usize| &*load[number].blocks;
+        assert_eq!((blocks(0), blocks(2).len()), (blocks(1), 0));
+        assert_eq!(blocks(0), [named("b"), named("d")]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_empty_lines_are_no_matter_and_nesting_is_bounded() {
+        let line = "{\"timestamp\": 3000, \"input_length\": 700, \"output_length\": 5}";
+        assert_eq!(parse(&format!("\u{feff}\n\n{line}\n")).unwrap().len(), 1);
+        let deep = line.replace("5}", &format!("5, \"x\": {}", "[".repeat(200_000)));
+        let flaw = parse(&format!("{line}\n{deep}\n")).unwrap_err();
+        assert_eq!((flaw.line, flaw.what.contains("nested")), (2, true));
     }
 
     #[test]
