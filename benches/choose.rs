@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay::decide::{Ask, Booking, FleetState, Outcome, Policy, Work, WorkerSpec};
+use forebay::decide::{Ask, Booking, Claim, FleetState, Outcome, Policy, Work, WorkerSpec};
 use forebay::facts::Prefix;
 use forebay::rng::Rng;
 use forebay::units::{Length, ModelName, Seconds};
@@ -65,6 +65,7 @@ impl Bench {
                 max_tokens: Some(256),
                 deadline: None,
                 streamed: true,
+                claim: Claim::default(),
             },
             now: Seconds::ZERO,
             held: VecDeque::new(),

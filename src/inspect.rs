@@ -4,6 +4,7 @@
 //! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, upgrades
 //! that this version does not carry.
 
+mod class;
 mod limit;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
@@ -17,6 +18,7 @@ use crate::facts::{self, BuiltIn, Inference, Peek, Prefix, RequestFacts, Salt};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{Length, ModelName};
+pub use class::class;
 pub use limit::{Limit, deadline};
 
 /// The length of the JSON part of a KServe request with binary tensors.

@@ -18,7 +18,7 @@ use http::{Request, Response};
 use crate::admission::Intake;
 use crate::clock::Clock;
 use crate::config::Plan;
-use crate::decide::{Ask, Shortlist, State, Work};
+use crate::decide::{Ask, Claim, Shortlist, State, Work};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
@@ -26,7 +26,7 @@ use crate::forward::relay::{self, Relay};
 use crate::forward::{Begun, Errand, Forward, refusal};
 use crate::inspect::{self, Client, Limit, Offered, Way};
 use crate::observe::{Exchange, Observe};
-use crate::queue;
+use crate::queue::{self, Guest, Patience};
 use crate::units::Seconds;
 use crate::upstream::Upstream;
 
@@ -129,6 +129,7 @@ where
     }
 
     let deadline = inspect::deadline(&head.headers)?; // 400
+    let class = inspect::class(&head.headers, &plan.queue, 0)?; // 400
     let began = app.clock.now();
     let held = app.intake.read(body).await?; // 400 408 413 503
     exchange.body_read(app.clock.now() - began);
@@ -147,12 +148,23 @@ where
     }
 
     let left = deadline.map(|span| exchange.started() + span - app.clock.now());
-    let ask = ask(&facts, &way, left);
+    let claim = Claim {
+        class,
+        tenant: 0,
+        bytes: held.bytes().len() as u64,
+    };
+    let ask = ask(&facts, &way, left, claim);
     let began = app.clock.now();
     let mut considered = Shortlist::default();
     let limit = Limit::of(way.timeouts(&plan).total, deadline);
     let turn = {
-        let turn = pin!(queue::turn(&app.fleet, &ask, &mut considered, app.clock));
+        let guest = Guest {
+            fleet: &app.fleet,
+            ask: &ask,
+            patience: Patience::of(&plan.queue, class),
+            clock: app.clock,
+        };
+        let turn = pin!(guest.turn(&mut considered));
         queue::within(limit, exchange.started(), app.clock, turn).await
     };
     exchange.considered(considered);
@@ -175,7 +187,7 @@ where
     Ok(Answer::Begun(begun))
 }
 
-fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>) -> Ask {
+fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>, claim: Claim) -> Ask {
     let (only, path) = match way {
         Way::Route(route) => (Some(route.workers.clone()), None),
         Way::BuiltIn(built_in) => (None, Some(built_in.route())),
@@ -195,6 +207,7 @@ fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>) -> Ask {
         max_tokens: facts.max_tokens,
         streamed: facts.streamed,
         deadline,
+        claim,
     }
 }
 

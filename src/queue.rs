@@ -1,8 +1,9 @@
 //! A request's turn: a place at once, or a wait in line until one is free.
 //!
-//! The line itself, its order and its bound, is decided in `decide::queue`; this is its asynchronous shell. Waiting ends
-//! with a place, with the news that nobody is left who could serve the request, or at the longest allowed wait. Who
-//! leaves while waiting (the future is dropped) leaves the line.
+//! The line itself, its order and its bounds, is decided in `decide::queue`; this is its asynchronous shell. Waiting ends
+//! with a place, with the news that nobody is left who could serve the request, or at the longest allowed wait. That is
+//! `wait` of the request's class while somebody who could serve it is up, and `wait_no_worker` while nobody is; what it
+//! waits for is asked again whenever a wait is over. Who leaves while waiting (the future is dropped) leaves the line.
 //!
 //! A prompt that is too long for everybody is refused at once: no wait would make it shorter.
 //!
@@ -12,73 +13,178 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::clock::Clock;
+use crate::config::plan::QueuePlan;
 use crate::decide::{Ask, NoChoice, Shortlist, Ticket, Work};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease, Turn};
 use crate::inspect::Limit;
 use crate::units::{Seconds, WorkerId};
 
-/// The longest a request waits in line.
-const LONGEST_WAIT: Seconds = Seconds(30.0);
-
 /// The longest that a request which failed already waits for a worker that is out for errors: its probes may pass within
 /// that time, and its client has been patient.
 const LONGEST_RETRY_WAIT: Seconds = Seconds(5.0);
 
-/// When to come back after a full queue, or for a model that may turn up: nothing is measured of either yet, so this is
-/// the least honest wait.
+/// When to come back when nothing is measured of how fast the line moves, and for a model that may turn up.
 const COME_BACK: Seconds = Seconds(1.0);
+/// The longest that anybody is told to stay away: by then all may be different.
+const STAY_AWAY: Seconds = Seconds(60.0);
 
 /// The longest model name, in bytes, that a refusal repeats: a client chooses how long it is.
 const LONGEST_NAME: usize = 256;
 
-/// Books a place for a request's first attempt, waiting in line when everyone who could serve it is at their limit. Says
-/// how long it waited.
-///
-/// # Errors
-/// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`, and `bad_request` for a prompt that is too long.
-pub async fn turn(
-    fleet: &Arc<Fleet>,
-    ask: &Ask,
-    considered: &mut Shortlist,
-    clock: Clock,
-) -> Result<(Lease, Seconds), Fault> {
-    let turn = fleet.reserve(ask, &[]);
-    *considered = turn.considered;
-    match turn.place {
-        Err(NoChoice::Busy | NoChoice::Away) => {
-            let began = clock.now();
-            let waiting = in_line(fleet, ask, &[], considered, LONGEST_WAIT);
-            let lease = Box::pin(waiting).await?;
-            Ok((lease, clock.now() - began))
+/// How long a request may stand in line.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// While somebody who could serve it is up,
+    place: Seconds,
+    /// and while nobody is.
+    worker: Seconds,
+}
+
+impl Patience {
+    /// That of a class.
+    #[must_use]
+    pub fn of(plan: &QueuePlan, class: u8) -> Self {
+        let class = plan.classes.get(usize::from(class));
+        Patience {
+            place: class.map_or(Seconds::ZERO, |class| class.wait),
+            worker: plan.wait_no_worker,
         }
-        place => place
-            .map(|lease| (lease, Seconds::ZERO))
-            .map_err(|why| refusal(fleet, ask, why)),
+    }
+
+    /// How long it waits for this; `None` when that is nothing to wait for.
+    fn with(self, lack: &NoChoice) -> Option<Seconds> {
+        match lack {
+            NoChoice::Busy | NoChoice::Away => Some(self.place),
+            NoChoice::Down => Some(self.worker),
+            _ => None,
+        }
     }
 }
 
-/// Books a place for a further attempt, on none of the workers that were tried.
-///
-/// # Errors
-/// As [`turn`]; `no_worker` when all were tried.
-pub async fn another_turn(
-    fleet: &Arc<Fleet>,
-    ask: &Ask,
-    tried: &[WorkerId],
-    considered: &mut Shortlist,
-) -> Result<Lease, Fault> {
-    let turn = fleet.reserve(ask, tried);
-    *considered = turn.considered;
-    let longest = match turn.place {
-        Err(NoChoice::Busy) => LONGEST_WAIT,
-        Err(NoChoice::Away) => LONGEST_RETRY_WAIT,
-        place => return place.map_err(|why| refusal(fleet, ask, why)),
-    };
-    Box::pin(in_line(fleet, ask, tried, considered, longest)).await
+/// A request that wants a place.
+#[derive(Clone, Copy)]
+pub struct Guest<'a> {
+    /// Whose places.
+    pub fleet: &'a Arc<Fleet>,
+    /// What it asks for.
+    pub ask: &'a Ask,
+    /// How long it may stand in line.
+    pub patience: Patience,
+    /// Time.
+    pub clock: Clock,
+}
+
+impl Guest<'_> {
+    /// Books a place for the first attempt, waiting in line when everyone who could serve it is at their limit or down.
+    /// Says how long it waited.
+    ///
+    /// # Errors
+    /// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`, and `bad_request` for a prompt that is too long.
+    pub async fn turn(self, considered: &mut Shortlist) -> Result<(Lease, Seconds), Fault> {
+        let turn = self.fleet.reserve(self.ask, &[]);
+        *considered = turn.considered;
+        match turn.place {
+            Ok(lease) => Ok((lease, Seconds::ZERO)),
+            Err(lack) if self.fleet.may_wait(&lack) => {
+                let began = self.clock.now();
+                let lease = Box::pin(self.in_line(&[], lack, considered)).await?;
+                Ok((lease, self.clock.now() - began))
+            }
+            Err(lack) => Err(self.refusal(lack)),
+        }
+    }
+
+    /// Books a place for a further attempt, on none of the workers that were tried.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn); `no_worker` when all were tried.
+    pub async fn another_turn(
+        mut self,
+        tried: &[WorkerId],
+        considered: &mut Shortlist,
+    ) -> Result<Lease, Fault> {
+        let turn = self.fleet.reserve(self.ask, tried);
+        *considered = turn.considered;
+        self.patience.worker = Seconds::ZERO;
+        let lack = match turn.place {
+            Err(lack @ NoChoice::Busy) => lack,
+            Err(lack @ NoChoice::Away) => {
+                self.patience.place = LONGEST_RETRY_WAIT;
+                lack
+            }
+            place => return place.map_err(|why| self.refusal(why)),
+        };
+        Box::pin(self.in_line(tried, lack, considered)).await
+    }
+
+    async fn in_line(
+        &self,
+        tried: &[WorkerId],
+        lack: NoChoice,
+        considered: &mut Shortlist,
+    ) -> Result<Lease, Fault> {
+        let joined = self.fleet.stand_in_line(self.ask.clone(), tried);
+        let (ticket, granted) = joined.map_err(|_| {
+            let message =
+                "all workers that could serve this are at max_inflight and the queue is full";
+            self.come_back(Fault::new(Kind::QueueFull, message))
+        })?;
+        let place = Place {
+            fleet: self.fleet,
+            ticket,
+        };
+        let turn = self.granted(tried, lack, granted).await?;
+        drop(place);
+        *considered = turn.considered;
+        turn.place.map_err(|why| self.refusal(why))
+    }
+
+    /// Waits as long as there is patience for what the request lacks, now and after each wait.
+    async fn granted(
+        &self,
+        tried: &[WorkerId],
+        mut lack: NoChoice,
+        mut granted: oneshot::Receiver<Turn>,
+    ) -> Result<Turn, Fault> {
+        let began = self.clock.now();
+        loop {
+            let waited = self.clock.now() - began;
+            let left = self.patience.with(&lack).map(|longest| longest - waited);
+            let Some(left) = left.filter(|left| *left > Seconds::ZERO) else {
+                return Err(self.in_vain(lack, waited));
+            };
+            match timeout(left.to_duration(), &mut granted).await {
+                Ok(Ok(turn)) => return Ok(turn),
+                Ok(Err(_)) => return Err(self.refusal(NoChoice::Down)),
+                Err(_) => lack = self.fleet.lacks(self.ask, tried),
+            }
+        }
+    }
+
+    fn in_vain(&self, lack: NoChoice, waited: Seconds) -> Fault {
+        match lack {
+            NoChoice::Busy | NoChoice::Away => {
+                let message = format!("waited {waited} for a worker below its max_inflight");
+                self.come_back(Fault::new(Kind::QueueTimeout, message))
+            }
+            lack => self.refusal(lack),
+        }
+    }
+
+    fn come_back(&self, fault: Fault) -> Fault {
+        let clears = self.fleet.line_clears_in(self.ask.claim.class);
+        let wait = clears.map_or(COME_BACK, |wait| wait.max(COME_BACK).min(STAY_AWAY));
+        fault.retry_after(wait)
+    }
+
+    fn refusal(&self, why: NoChoice) -> Fault {
+        refusal(self.fleet, self.ask, why)
+    }
 }
 
 /// A wait that ends at the latest when a request's time is over.
@@ -103,36 +209,6 @@ pub async fn within<T>(
     timeout(left.to_duration(), waiting)
         .await
         .unwrap_or_else(over)
-}
-
-async fn in_line(
-    fleet: &Arc<Fleet>,
-    ask: &Ask,
-    tried: &[WorkerId],
-    considered: &mut Shortlist,
-    longest: Seconds,
-) -> Result<Lease, Fault> {
-    let full = || {
-        let message = "all workers that could serve this are at max_inflight and the queue is full";
-        Fault::new(Kind::QueueFull, message).retry_after(COME_BACK)
-    };
-    let (ticket, granted) = fleet
-        .stand_in_line(ask.clone(), tried)
-        .map_err(|_| full())?;
-    let place = Place { fleet, ticket };
-    let turn = match timeout(longest.to_duration(), granted).await {
-        Ok(turn) => turn.unwrap_or_else(|_| Turn {
-            place: Err(NoChoice::Down),
-            considered: Shortlist::default(),
-        }),
-        Err(_) => {
-            let message = format!("waited {longest} for a worker below its max_inflight");
-            return Err(Fault::new(Kind::QueueTimeout, message).retry_after(COME_BACK));
-        }
-    };
-    drop(place);
-    *considered = turn.considered;
-    turn.place.map_err(|why| refusal(fleet, ask, why))
 }
 
 /// A place in line, given up when dropped.
@@ -198,7 +274,7 @@ mod tests {
 
     use super::*;
     use crate::config;
-    use crate::decide::MOST_WAITING;
+    use crate::decide::Claim;
     use crate::facts::Prefix;
     use crate::units::{Length, ModelName};
 
@@ -206,6 +282,9 @@ mod tests {
     fn fleet() -> Arc<Fleet> {
         let text = r#"
             state = "unused"
+            [queue]
+            entries = 50
+            wait_no_worker = "20ms"
             [[worker]]
             name = "only"
             url = "http://127.0.0.1:1"
@@ -229,11 +308,23 @@ mod tests {
             max_tokens: None,
             deadline: None,
             streamed: false,
+            claim: Claim::default(),
         }
     }
 
+    const PATIENCE: Patience = Patience {
+        place: Seconds(0.02),
+        worker: Seconds(0.05),
+    };
+
     async fn first_turn(fleet: &Arc<Fleet>, ask: &Ask) -> Result<(Lease, Seconds), Fault> {
-        turn(fleet, ask, &mut Shortlist::default(), Clock::start()).await
+        let guest = Guest {
+            fleet,
+            ask,
+            patience: PATIENCE,
+            clock: Clock::start(),
+        };
+        guest.turn(&mut Shortlist::default()).await
     }
 
     fn block<T>(future: impl Future<Output = T>) -> T {
@@ -247,10 +338,7 @@ mod tests {
         block(async {
             let (held, waited) = first_turn(&fleet, &ask("m")).await.unwrap();
             assert_eq!(waited, Seconds::ZERO);
-            let mut considered = Shortlist::default();
-            let fault = in_line(&fleet, &ask("m"), &[], &mut considered, Seconds(0.02))
-                .await
-                .unwrap_err();
+            let fault = first_turn(&fleet, &ask("m")).await.unwrap_err();
             assert_eq!(
                 (fault.kind, fault.retry_after),
                 (Kind::QueueTimeout, Some(COME_BACK))
@@ -266,7 +354,7 @@ mod tests {
         let fleet = fleet();
         block(async {
             let held = first_turn(&fleet, &ask("m")).await.unwrap();
-            let waiting: Vec<_> = (0..MOST_WAITING)
+            let waiting: Vec<_> = (0..50)
                 .map(|_| fleet.stand_in_line(ask("m"), &[]).unwrap())
                 .collect();
             let fault = first_turn(&fleet, &ask("m")).await.unwrap_err();

@@ -36,7 +36,7 @@ fn admin(listen: SocketAddr) -> Admin {
         config: "{}".into(),
         fleet: Box::new(|| FleetView {
             workers: Vec::new(),
-            queued: 0,
+            queued: Vec::new(),
             ready: Ok(()),
         }),
     };

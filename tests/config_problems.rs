@@ -205,6 +205,27 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "neither a known word nor a path",
         "\"stdout\"",
     ),
+    (
+        "[queue]\nclasses = []",
+        "there is no class here",
+        "classes = [",
+    ),
+    ("[queue]\nclasses = [\"a\", \"a\"]", "listed twice", "once"),
+    (
+        "[queue]\nwait = { pad = \"1s\" }",
+        "there is no class of this name",
+        "did you mean \"paid\"?",
+    ),
+    (
+        "[queue]\nreserve = { paid = 1.5 }",
+        "a share is from 0 to below 1",
+        "reserve",
+    ),
+    (
+        "[queue]\nreserve = { paid = 0.5, free = 0.5 }",
+        "nothing would be left",
+        "less than 1",
+    ),
     ("[log]\nreplay = 1", "true or false", "replay"),
     (
         "[admin]\ntoken = { env = \"NOPE\" }",
@@ -350,7 +371,7 @@ fn all_mistakes_are_reported_at_their_lines() {
 sate = "/var/lib/forebay"
 
 [queue]
-entries = 100
+entries = 0
 
 [listen]
 http = ["0.0.0.0:7070", "127.0.0.1"]
@@ -390,7 +411,7 @@ workers = ["b"]
     let expected = [
         (1, "drain"),
         (2, "sate"),
-        (4, "queue"),
+        (5, "queue.entries"),
         (8, "listen.http[0]"),
         (8, "listen.http[1]"),
         (11, "limits.body"),

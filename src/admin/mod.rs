@@ -351,7 +351,7 @@ mod tests {
             config: r#"{"state":"/state"}"#.into(),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],
-                queued: 3,
+                queued: vec![("paid".into(), 3), ("free".into(), 0)],
                 ready: ready.clone(),
             }),
         };
@@ -456,7 +456,7 @@ mod tests {
             "forebay_worker_state{state=\"up\",worker=\"worker-<a>\"} 1",
             "forebay_worker_weight{worker=\"worker-<a>\"} 90",
             "forebay_worker_speed{phase=\"prefill\",worker=\"worker-<a>\"} 5000",
-            "forebay_queue_depth 3",
+            "forebay_queue_depth{class=\"paid\"} 3",
         ] {
             assert!(answer.body.lines().any(|had| had == line), "{line}");
         }

@@ -18,7 +18,7 @@ pub struct FleetView {
     /// In the order of the configuration.
     pub workers: Vec<WorkerRow>,
     /// Requests that wait because every fitting worker is at its limit.
-    pub queued: usize,
+    pub queued: Vec<(Arc<str>, usize)>,
     /// Whether a request could be answered now; if not, why.
     pub ready: Result<(), String>,
 }
@@ -159,14 +159,16 @@ impl FleetView {
     pub(super) fn to_json(&self, now: Seconds) -> sonic_rs::Result<String> {
         sonic_rs::to_string(&Picture {
             now,
-            queued: self.queued,
+            queued: self.queued.iter().map(|(_, depth)| depth).sum(),
             workers: &self.workers,
         })
     }
 
     /// Sets the gauges that are only set when somebody reads them.
     pub(super) fn show_in(&self, metrics: &Metrics) {
-        metrics.show_queue(self.queued);
+        for (class, depth) in &self.queued {
+            metrics.show_queue(class, *depth);
+        }
         for worker in &self.workers {
             metrics.show_worker(&WorkerGauges {
                 name: &worker.name,

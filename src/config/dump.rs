@@ -7,9 +7,9 @@
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin, Plan,
-    ProbePlan, Retries, RoutePlan, Routing, Secret, TestPlan, TimeoutOverrides, Timeouts,
-    WorkerPlan,
+    AccessTarget, ClassPlan, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin,
+    Plan, ProbePlan, QueuePlan, Retries, RoutePlan, Routing, Secret, TestPlan, TimeoutOverrides,
+    Timeouts, WorkerPlan,
 };
 use super::words::Choice;
 use crate::decide::EjectRule;
@@ -28,6 +28,7 @@ pub fn json(plan: &Plan) -> String {
         limits,
         dns,
         routing,
+        queue,
         machines,
         workers,
         routes,
@@ -44,6 +45,7 @@ pub fn json(plan: &Plan) -> String {
         ("timeouts", show_timeouts(timeouts)),
         ("dns", object(&[("servers", list(dns.iter().map(text)))])),
         ("routing", show_routing(routing)),
+        ("queue", show_queue(queue)),
         ("machine", list(machines.iter().map(show_machine))),
         ("worker", list(workers.iter().map(show_worker))),
         ("route", list(routes.iter().map(route))),
@@ -130,6 +132,35 @@ fn show_routing(routing: &Routing) -> String {
         ("all_down", text(all_down.word())),
         ("retries", retries),
         ("sample_above", sample_above.to_string()),
+    ])
+}
+
+fn show_queue(queue: &QueuePlan) -> String {
+    let QueuePlan {
+        classes,
+        entries,
+        bytes,
+        wait_no_worker,
+        age_up,
+    } = queue;
+    let by_class = |show: &dyn Fn(&ClassPlan) -> String| {
+        let members: Vec<_> = classes
+            .iter()
+            .map(|class| (&*class.name, show(class)))
+            .collect();
+        object(&members)
+    };
+    object(&[
+        (
+            "classes",
+            list(classes.iter().map(|class| text(&class.name))),
+        ),
+        ("entries", entries.to_string()),
+        ("bytes", text(bytes)),
+        ("wait", by_class(&|class| text(class.wait))),
+        ("wait_no_worker", text(wait_no_worker)),
+        ("age_up", text(age_up)),
+        ("reserve", by_class(&|class| class.reserve.to_string())),
     ])
 }
 

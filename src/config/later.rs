@@ -12,7 +12,6 @@ const LATER: &[(&str, &[&str])] = &[
             "workers_dir",
             "currency",
             "model",
-            "queue",
             "tenant",
             "region",
             "tariff",

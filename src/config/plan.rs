@@ -4,6 +4,7 @@
 //! holds no text that still needs parsing, no default that still needs filling in, and no reference that may dangle.
 
 mod machine;
+mod queue;
 mod worker;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use http::uri::PathAndQuery;
 use crate::decide::{AllDown, Policy};
 use crate::units::{Bytes, Seconds, WorkerId};
 pub use machine::MachinePlan;
+pub use queue::{ClassPlan, QueuePlan};
 pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
@@ -34,6 +36,8 @@ pub struct Plan {
     pub dns: Vec<SocketAddr>,
     /// How to choose a worker, and how often.
     pub routing: Routing,
+    /// How requests stand in line.
+    pub queue: QueuePlan,
     /// Boxes that workers share or that have a price; names are unique.
     pub machines: Vec<MachinePlan>,
     /// At least one worker; names are unique; a worker's place in this list is its [`WorkerId`].

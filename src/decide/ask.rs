@@ -7,9 +7,13 @@ use super::calibration::Tests;
 use super::cost::Terms;
 use super::eject::EjectRule;
 use super::pick::Policy;
+use super::queue::LineRules;
 use super::standing::AllDown;
 use crate::facts::Prefix;
 use crate::units::{Length, ModelName, Seconds, WorkerId};
+
+/// The most classes of requests that there may be.
+pub const MOST_CLASSES: usize = 16;
 
 /// What kind of work a request is. Each has lines of its own: see the header of `speed.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +111,10 @@ pub struct Rules {
     pub horizon: Seconds,
     /// With more candidates than this, [`Policy::LeastTime`] compares a few that it draws.
     pub sample_above: usize,
+    /// The bounds of the line.
+    pub line: LineRules,
+    /// The share of places that each class leaves free for higher ones, from 0 to below 1.
+    pub reserved: [f64; MOST_CLASSES],
 }
 
 impl From<Policy> for Rules {
@@ -116,8 +124,21 @@ impl From<Policy> for Rules {
             all_down: AllDown::default(),
             horizon: Seconds(60.0),
             sample_above: 500,
+            line: LineRules::default(),
+            reserved: [0.0; MOST_CLASSES],
         }
     }
+}
+
+/// What a request may claim while it stands in line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Its class; 0 is the highest.
+    pub class: u8,
+    /// Whose it is, so that no tenant takes the turns of another; without tenants all are of one.
+    pub tenant: u32,
+    /// The bytes of its body, which wait with it.
+    pub bytes: u64,
 }
 
 /// What must be known of a request to place it.
@@ -144,6 +165,8 @@ pub struct Ask {
     pub streamed: bool,
     /// How long the client still waits.
     pub deadline: Option<Seconds>,
+    /// What it may claim while it stands in line.
+    pub claim: Claim,
 }
 
 /// A worker was picked, and a place on it booked.

@@ -146,6 +146,11 @@ impl Terms {
         self.answer() + self.external + self.failure
     }
 
+    /// The expected seconds for which it keeps its worker at work: what is charged to its tenant.
+    pub(super) fn busy(&self) -> Seconds {
+        self.own + self.decode
+    }
+
     /// The expected seconds until the answer is complete, if nothing fails: what counts toward a client's deadline.
     #[must_use]
     pub fn answer(&self) -> Seconds {

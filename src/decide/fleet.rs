@@ -8,6 +8,7 @@
 //! the same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may
 //! take any slot it finds free without overtaking anybody.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, WorkerSpec};
@@ -15,7 +16,7 @@ use super::booking::Booking;
 use super::calibration::{Test, Tests};
 use super::considered::{Considered, Shortlist};
 use super::health::State;
-use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
+use super::queue::{LineFull, Ticket, Turn, Waiter, WaitingLine};
 use super::roster::Roster;
 use super::speed::SavedSpeeds;
 use super::view::WorkerView;
@@ -62,9 +63,10 @@ impl FleetState {
     /// A fleet that has seen nothing yet. A worker's place in the list is its id.
     #[must_use]
     pub fn new(workers: Vec<WorkerSpec>, rules: impl Into<Rules>) -> Self {
+        let rules = rules.into();
         FleetState {
-            roster: Roster::new(workers, rules.into()),
-            line: WaitingLine::default(),
+            roster: Roster::new(workers, rules),
+            line: WaitingLine::new(rules.line),
         }
     }
 
@@ -80,7 +82,9 @@ impl FleetState {
         now: Seconds,
         rng: &mut Rng,
     ) -> Result<Choice, NoChoice> {
-        self.roster.choose(ask, tried, now, rng)
+        let choice = self.roster.choose(ask, tried, now, rng)?;
+        self.line.charge(ask.claim, choice.terms.busy(), false);
+        Ok(choice)
     }
 
     /// Those who could be given a request now, whatever they would cost: what a rule that is not one of our policies picks
@@ -225,20 +229,31 @@ impl FleetState {
         self.roster.recall(worker, saved)
     }
 
-    /// Waits for a slot, after [`NoChoice::Busy`]; workers already tried are not waited for.
+    /// Waits for a slot, after [`NoChoice::Busy`] or [`NoChoice::Away`], or for a worker, after [`NoChoice::Down`]; those
+    /// already tried are not waited for.
     ///
     /// # Errors
     /// When as many wait as may.
-    pub fn stand_in_line(&mut self, ask: Ask, tried: &[WorkerId]) -> Result<Ticket, LineFull> {
+    pub fn stand_in_line(
+        &mut self,
+        ask: Ask,
+        tried: &[WorkerId],
+        now: Seconds,
+    ) -> Result<Ticket, LineFull> {
         let ask = self.roster.measured(ask);
         let barred = self.roster.barred(&ask);
         let tried = tried.to_vec();
-        self.line.join(Waiter { ask, tried, barred })
+        self.line.join(Waiter {
+            ask,
+            tried,
+            barred,
+            since: now,
+        })
     }
 
     /// Stops waiting; nothing happens when the ticket was granted or given up before.
-    pub fn leave_line(&mut self, ticket: Ticket) {
-        self.line.leave(ticket);
+    pub fn leave_line(&mut self, ticket: Ticket, now: Seconds) {
+        self.line.leave(ticket, now);
     }
 
     /// How many wait.
@@ -247,20 +262,45 @@ impl FleetState {
         self.line.len()
     }
 
-    /// Ends the wait of everybody who can be served now, first come, first served, and of everybody whose workers are
-    /// all down.
+    /// How many of each class wait, for those that have any.
+    #[must_use]
+    pub fn depths(&self) -> BTreeMap<u8, usize> {
+        self.line.depths()
+    }
+
+    /// When those who are before a newcomer of this class will have been served, by how fast the line moved of late.
+    #[must_use]
+    pub fn line_clears_in(&self, class: u8, now: Seconds) -> Option<Seconds> {
+        self.line.clears_in(class, now)
+    }
+
+    /// What a request waits for, or would.
+    #[must_use]
+    pub fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
+        self.roster.lacks(ask, tried)
+    }
+
+    /// Ends the wait of everybody who can be served now, in the order of the line, and of everybody who waits for
+    /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet.
     pub fn grants(&mut self, now: Seconds, rng: &mut Rng) -> Vec<Grant> {
         let mut grants = Vec::new();
-        let mut heads = self.line.heads();
-        while let Some(ticket) = heads.pop_first() {
+        let mut heads = self.line.heads(now);
+        while let Some(Turn { ticket, .. }) = heads.pop_first() {
             let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
                 continue;
             };
             let result = self.roster.choose(ask, tried, now, rng);
-            if matches!(result, Err(NoChoice::Busy | NoChoice::Away)) {
-                continue;
+            match &result {
+                Err(NoChoice::Busy | NoChoice::Away) => continue,
+                Err(NoChoice::Down) if tried.is_empty() && self.line.holds() => continue,
+                Err(_) => {}
+                Ok(choice) => {
+                    let (claim, busy) = (ask.claim, choice.terms.busy());
+                    self.line.charge(claim, busy, true);
+                    self.line.served(now);
+                }
             }
-            heads.extend(self.line.leave(ticket));
+            heads.extend(self.line.leave(ticket, now));
             grants.push(Grant {
                 ticket,
                 result,
@@ -296,7 +336,7 @@ impl FleetState {
     pub fn check_invariants(&self) -> Result<(), String> {
         self.roster.check()?;
         self.line.check()?;
-        let idle = self.line.heads().into_iter().find(|ticket| {
+        let idle = self.line.samples().find(|ticket| {
             self.line
                 .get(*ticket)
                 .is_some_and(|waiter| self.roster.fits(&waiter.ask, &waiter.tried))
@@ -324,7 +364,7 @@ impl FleetState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ask::Work;
+    use super::super::ask::{Claim, Work};
     use super::super::pick::Policy;
     use super::*;
     use crate::facts::Prefix;
@@ -347,6 +387,7 @@ mod tests {
             max_tokens: None,
             deadline: None,
             streamed: false,
+            claim: Claim::default(),
         }
     }
 

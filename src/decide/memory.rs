@@ -82,7 +82,7 @@ fn needed(size: Size) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ask::{Ask, Choice, Outcome, Told, WorkerSpec};
+    use super::super::ask::{Ask, Choice, Claim, Outcome, Told, WorkerSpec};
     use super::super::fleet::FleetState;
     use super::super::pick::Policy;
     use super::*;
@@ -117,6 +117,7 @@ mod tests {
             max_tokens: None,
             deadline: None,
             streamed: true,
+            claim: Claim::default(),
         };
         let choice = fleet.choose(&ask, &[], Seconds(1.0), &mut Rng::seeded(1));
         fleet.check_invariants().unwrap();

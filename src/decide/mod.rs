@@ -54,7 +54,7 @@ mod unsupported;
 mod view;
 mod worker;
 
-pub use ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
+pub use ask::{Ask, Choice, Claim, MOST_CLASSES, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
 pub use booking::Booking;
 pub use calibration::{TEST_OUTPUT, Test, Tests};
 pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};
@@ -66,7 +66,7 @@ pub use health::State;
 pub use line_fit::{Line, LineSums};
 pub use pick::Policy;
 pub use prefix_index::{Matches, PrefixIndex};
-pub use queue::{LineFull, MOST_WAITING, Ticket};
+pub use queue::{LineFull, LineRules, Ticket};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use speed::SavedSpeeds;
 pub use standing::AllDown;

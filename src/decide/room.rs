@@ -83,7 +83,7 @@ fn whole(bound: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ask::{Told, WorkerSpec};
+    use super::super::ask::{Claim, Told, WorkerSpec};
     use super::*;
     use crate::facts::Prefix;
     use crate::units::{Length, WorkerId};
@@ -110,6 +110,7 @@ mod tests {
             max_tokens,
             deadline: None,
             streamed: true,
+            claim: Claim::default(),
         };
         Need::of(&ask, Density::default())
     }

@@ -317,6 +317,14 @@ impl Roster {
         self.workers[worker.index()].book(order, machine, now)
     }
 
+    /// What a request lacks that has no candidate.
+    pub(super) fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
+        match self.row(ask) {
+            Some(row) => self.refusal(ask, row, tried),
+            None => self.unknown(ask),
+        }
+    }
+
     /// Why there was no candidate.
     fn refusal(&self, ask: &Ask, row: usize, tried: &[WorkerId]) -> NoChoice {
         let fit = self.fit(ask, row, tried);
@@ -373,6 +381,7 @@ fn homes(specs: &[WorkerSpec]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ask::Claim;
     use super::super::considered::{Exclusion, Fate};
     use super::super::pick::SAMPLE;
     use super::models::MOST_MODELS;
@@ -405,6 +414,7 @@ mod tests {
             max_tokens: None,
             deadline: None,
             streamed: true,
+            claim: Claim::default(),
         }
     }
 

@@ -39,10 +39,10 @@ use remembered::Remembered;
 
 use crate::clock::{self, Clock};
 use crate::config::Plan;
-use crate::config::plan::WorkerPlan;
+use crate::config::plan::{QueuePlan, WorkerPlan};
 use crate::decide::{
-    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Rules, Shortlist, State, StateChange, Test,
-    Ticket, WorkerSpec, WorkerView,
+    AllDown, Ask, Choice, FleetState, Grant, LineFull, LineRules, MOST_CLASSES, NoChoice, Rules,
+    Shortlist, State, StateChange, Test, Ticket, WorkerSpec, WorkerView,
 };
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -61,6 +61,8 @@ pub struct Fleet {
     clock: Clock,
     core: Mutex<Core>,
     pulses: Vec<Pulse>,
+    /// Whether requests wait while no worker is up.
+    holds: bool,
     catalogue: ArcSwap<Catalogue>,
     /// Locked for a moment, also while the core is, and never the other way round.
     remembered: Mutex<Remembered>,
@@ -93,6 +95,8 @@ impl Fleet {
             all_down: plan.routing.all_down,
             horizon: plan.routing.horizon,
             sample_above: plan.routing.sample_above as usize,
+            line: line_rules(plan),
+            reserved: reserved(&plan.queue),
         };
         let state = FleetState::new(plan.workers.iter().map(spec).collect(), rules);
         let core = Core {
@@ -106,6 +110,7 @@ impl Fleet {
             clock,
             core: Mutex::new(core),
             pulses,
+            holds: line_rules(plan).holds,
             catalogue: ArcSwap::default(),
             remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
             saving: Mutex::default(),
@@ -137,7 +142,7 @@ impl Fleet {
         let now = self.clock.now();
         let (sender, receiver) = oneshot::channel();
         let mut core = self.core.lock();
-        let ticket = core.state.stand_in_line(ask, tried)?;
+        let ticket = core.state.stand_in_line(ask, tried, now)?;
         core.waiting.insert(ticket, sender);
         // A place may have been freed between the refusal that led here and now.
         let grants = core.grants(now);
@@ -148,10 +153,39 @@ impl Fleet {
 
     /// Gives a place in line up; harmless when it was granted meanwhile.
     pub fn leave_line(self: &Arc<Self>, ticket: Ticket) {
-        self.change(|core, _now| {
+        self.change(|core, now| {
             core.waiting.remove(&ticket);
-            core.state.leave_line(ticket);
+            core.state.leave_line(ticket, now);
         });
+    }
+
+    /// Whether a request that lacks this may stand in line.
+    #[must_use]
+    pub fn may_wait(&self, lack: &NoChoice) -> bool {
+        match lack {
+            NoChoice::Busy | NoChoice::Away => true,
+            NoChoice::Down => self.holds,
+            _ => false,
+        }
+    }
+
+    /// What a request waits for, or would.
+    #[must_use]
+    pub fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
+        self.core.lock().state.lacks(ask, tried)
+    }
+
+    /// When a newcomer of this class would be served, by how fast the line moved of late.
+    #[must_use]
+    pub fn line_clears_in(&self, class: u8) -> Option<Seconds> {
+        let now = self.clock.now();
+        self.core.lock().state.line_clears_in(class, now)
+    }
+
+    /// Requests standing in line, by class.
+    #[must_use]
+    pub fn depths(&self) -> BTreeMap<u8, usize> {
+        self.core.lock().state.depths()
     }
 
     /// Requests standing in line.
@@ -299,6 +333,26 @@ fn report(change: &StateChange) {
         Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
         None => tracing::info!(worker, from, to, "worker changed state"),
     }
+}
+
+fn line_rules(plan: &Plan) -> LineRules {
+    LineRules {
+        entries: plan.queue.entries as usize,
+        bytes: plan.queue.bytes.0,
+        age_up: plan.queue.age_up,
+        holds: plan.queue.wait_no_worker > Seconds::ZERO && plan.routing.all_down == AllDown::Queue,
+    }
+}
+
+/// What each class leaves free for those above it.
+fn reserved(queue: &QueuePlan) -> [f64; MOST_CLASSES] {
+    let mut above = 0.0;
+    let mut reserved = [0.0; MOST_CLASSES];
+    for (own, class) in reserved.iter_mut().zip(&queue.classes) {
+        *own = above;
+        above += class.reserve;
+    }
+    reserved
 }
 
 fn spec(plan: &WorkerPlan) -> WorkerSpec {

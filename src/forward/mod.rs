@@ -43,7 +43,7 @@ use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
 use crate::inspect::{Client, Limit, Way};
 use crate::observe::Exchange;
-use crate::queue;
+use crate::queue::{self, Guest, Patience};
 use crate::units::{Seconds, WorkerId};
 use crate::upstream::Upstream;
 
@@ -206,7 +206,13 @@ impl Forward {
         let limit = Limit::of(total, errand.deadline);
         let mut considered = Shortlist::default();
         let turn = {
-            let turn = queue::another_turn(&self.fleet, errand.ask, tried, &mut considered);
+            let guest = Guest {
+                fleet: &self.fleet,
+                ask: errand.ask,
+                patience: Patience::of(&errand.plan.queue, errand.ask.claim.class),
+                clock: self.clock,
+            };
+            let turn = guest.another_turn(tried, &mut considered);
             queue::within(limit, exchange.started(), self.clock, pin!(turn)).await
         };
         exchange.considered(considered);

@@ -10,8 +10,8 @@ use std::io;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    Opts, Registry, TextEncoder,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry, TextEncoder,
 };
 
 use super::names::{Kind, Row, TABLE, WORKER_STATES};
@@ -104,7 +104,7 @@ pub struct Metrics {
     pub(super) reuse: ReuseSeries,
     pub(super) refused: Counters<1>,
     pub(super) log_dropped: IntCounter,
-    queue_depth: Gauge,
+    queue_depth: Gauges<1>,
     inflight: Gauges<1>,
     state: Gauges<2>,
     weight: Gauges<1>,
@@ -140,7 +140,7 @@ impl Metrics {
             reuse: ReuseSeries::new(&rows.counters("forebay_prefix_tokens_total")?)?,
             refused: rows.counters("forebay_connections_refused_total")?,
             log_dropped: rows.counter("forebay_access_log_dropped_total")?,
-            queue_depth: rows.gauge("forebay_queue_depth")?,
+            queue_depth: rows.gauges("forebay_queue_depth")?,
             inflight: rows.gauges("forebay_inflight")?,
             state: rows.gauges("forebay_worker_state")?,
             weight: rows.gauges("forebay_worker_weight")?,
@@ -182,10 +182,10 @@ impl Metrics {
         self.connections.dec();
     }
 
-    /// Shows how many requests wait. Set when the metrics are read, like [`Metrics::show_worker`].
-    pub fn show_queue(&self, depth: usize) {
-        self.queue_depth
-            .set(f64::from(u32::try_from(depth).unwrap_or(u32::MAX)));
+    /// Shows how many requests of a class wait. Set when the metrics are read, like [`Metrics::show_worker`].
+    pub fn show_queue(&self, class: &str, depth: usize) {
+        let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+        self.queue_depth.set([class], f64::from(depth));
     }
 
     /// Shows a worker. The fleet is asked when the metrics are read, so a request pays nothing for these.
@@ -243,11 +243,6 @@ impl Rows {
     fn counter(&mut self, name: &str) -> io::Result<IntCounter> {
         let row = self.take(name, 0, |kind| kind == Kind::Counter)?;
         self.register(IntCounter::new(row.name, row.help))
-    }
-
-    fn gauge(&mut self, name: &str) -> io::Result<Gauge> {
-        let row = self.take(name, 0, |kind| kind == Kind::Gauge)?;
-        self.register(Gauge::new(row.name, row.help))
     }
 
     fn whole_gauge(&mut self, name: &str) -> io::Result<IntGauge> {

@@ -135,13 +135,13 @@ pub const TABLE: &[Row] = &[
         name: "forebay_queue_wait_seconds",
         kind: Kind::Histogram(DURATION),
         labels: &[],
-        help: "Time that requests waited because every fitting worker was at its limit; zero for those that did not.",
+        help: "Time that requests waited because every fitting worker was at its limit or down; zero for those that did not.",
     },
     Row {
         name: "forebay_queue_depth",
         kind: Kind::Gauge,
-        labels: &[],
-        help: "Requests that wait now because every fitting worker is at its limit.",
+        labels: &["class"],
+        help: "Requests that wait now because every fitting worker is at its limit or down.",
     },
     Row {
         name: "forebay_inflight",

@@ -1,9 +1,12 @@
 //! The fleet as the admin room shows it: what is configured beside what was learned.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::admin::{Decode, FleetView, Prefill, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
-use crate::config::plan::{Origin, Protocol, WorkerPlan};
+use crate::config::plan::{Origin, Protocol, QueuePlan, WorkerPlan};
 use crate::decide::{Learned, WorkerView};
 use crate::line::App;
 use crate::units::Seconds;
@@ -29,9 +32,18 @@ pub(super) fn view(app: &App) -> FleetView {
     });
     FleetView {
         workers: rows.collect(),
-        queued: app.fleet.waiting(),
+        queued: queued(&plan.queue, &app.fleet.depths()),
         ready: app.ready().map_err(|fault| fault.message),
     }
+}
+
+/// How many of each class wait.
+fn queued(plan: &QueuePlan, depths: &BTreeMap<u8, usize>) -> Vec<(Arc<str>, usize)> {
+    let classes = (0..).zip(&plan.classes);
+    let depth = |class: u8| depths.get(&class).copied().unwrap_or_default();
+    classes
+        .map(|(place, class)| (class.name.clone(), depth(place)))
+        .collect()
 }
 
 fn learned(view: &WorkerView) -> bool {

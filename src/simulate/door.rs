@@ -9,7 +9,7 @@ use super::card::BLOCK;
 use super::engine::Job;
 use super::fleet::{Fleet, Member};
 use super::request::Request;
-use crate::decide::{Ask, EjectRule, Outcome, Tests, Told, Work, WorkerSpec};
+use crate::decide::{Ask, Claim, EjectRule, Outcome, Tests, Told, Work, WorkerSpec};
 use crate::facts::Prefix;
 use crate::units::{Length, ModelName, WorkerId};
 
@@ -64,6 +64,7 @@ impl Door {
             max_tokens: None,
             deadline: None,
             streamed: request.work == Work::Generate,
+            claim: Claim::default(),
             prefix: Prefix {
                 blocks: request.blocks.clone(),
                 each: Length::Tokens(BLOCK),

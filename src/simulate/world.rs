@@ -192,7 +192,10 @@ impl<'a> World<'a> {
             Ok(choice) => self.send(request, choice),
             Err(NoChoice::Busy | NoChoice::Away) => {
                 let ask = self.door.ask(&self.requests[request]);
-                match self.state.stand_in_line(ask, &self.cases[request].tried) {
+                match self
+                    .state
+                    .stand_in_line(ask, &self.cases[request].tried, self.now)
+                {
                     Ok(ticket) => {
                         self.line.insert(ticket, request);
                     }

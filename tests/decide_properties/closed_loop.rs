@@ -110,7 +110,10 @@ impl ClosedLoop {
         {
             Ok(choice) => self.send(client, choice),
             Err(NoChoice::Busy) => {
-                let ticket = self.fleet.stand_in_line(ask, &[]).unwrap();
+                let ticket = self
+                    .fleet
+                    .stand_in_line(ask, &[], Seconds(self.now))
+                    .unwrap();
                 self.waiting.push((ticket, client));
             }
             Err(refusal) => panic!("{refusal:?}"),

@@ -96,7 +96,10 @@ impl History {
         match self.fleet.choose(&ask, &[], self.now, &mut self.rng) {
             Ok(choice) => self.hold(choice, &ask),
             Err(NoChoice::Busy | NoChoice::Away) => {
-                let ticket = self.fleet.stand_in_line(ask.clone(), &[]).unwrap();
+                let ticket = self
+                    .fleet
+                    .stand_in_line(ask.clone(), &[], self.now)
+                    .unwrap();
                 self.waiting.push((ticket, ask));
             }
             Err(NoChoice::Down | NoChoice::TooLong { .. }) => {}
@@ -167,8 +170,8 @@ impl History {
     fn give_up(&mut self) {
         if !self.waiting.is_empty() {
             let (ticket, _) = self.waiting.swap_remove(self.rng.below(self.waiting.len()));
-            self.fleet.leave_line(ticket);
-            self.fleet.leave_line(ticket);
+            self.fleet.leave_line(ticket, self.now);
+            self.fleet.leave_line(ticket, self.now);
             self.grant();
         }
     }

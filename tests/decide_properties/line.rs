@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay::decide::{
-    Booking, FleetState, Grant, LineFull, MOST_WAITING, NoChoice, Outcome, Policy, Ticket, Work,
+    Booking, FleetState, Grant, LineFull, LineRules, NoChoice, Outcome, Policy, Ticket, Work,
 };
 use forebay::rng::Rng;
 use forebay::units::{Seconds, WorkerId};
@@ -52,7 +52,7 @@ fn crowd(fleet: &mut FleetState, waiters: usize, rng: &mut Rng) -> (Vec<Booking>
             fleet.choose(&ask, &[], NOW, rng),
             Err(NoChoice::Busy)
         ));
-        waiting.insert(fleet.stand_in_line(ask, &[]).unwrap(), model);
+        waiting.insert(fleet.stand_in_line(ask, &[], NOW).unwrap(), model);
     }
     (held.into(), waiting)
 }
@@ -139,7 +139,7 @@ fn a_worker_that_was_tried_is_not_waited_for() {
     let (held, _) = crowd(&mut fleet, 0, &mut rng);
     let tried = [WorkerId(0)];
     let ticket = fleet
-        .stand_in_line(ask("m", Work::Embed, 50.0), &tried)
+        .stand_in_line(ask("m", Work::Embed, 50.0), &tried, NOW)
         .unwrap();
     let (first, second): (Vec<Booking>, Vec<Booking>) = held
         .into_iter()
@@ -159,14 +159,15 @@ fn a_worker_that_was_tried_is_not_waited_for() {
 #[test]
 fn the_line_is_bounded_and_leaving_makes_room() {
     let mut fleet = pair();
-    let join = |fleet: &mut FleetState| fleet.stand_in_line(ask("m", Work::Embed, 9.0), &[]);
+    let most = LineRules::default().entries;
+    let join = |fleet: &mut FleetState| fleet.stand_in_line(ask("m", Work::Embed, 9.0), &[], NOW);
     let first = join(&mut fleet).unwrap();
-    for _ in 1..MOST_WAITING {
+    for _ in 1..most {
         join(&mut fleet).unwrap();
     }
     assert_eq!(join(&mut fleet), Err(LineFull));
-    fleet.leave_line(first);
-    fleet.leave_line(first);
-    assert_eq!(fleet.waiting(), MOST_WAITING - 1);
+    fleet.leave_line(first, NOW);
+    fleet.leave_line(first, NOW);
+    assert_eq!(fleet.waiting(), most - 1);
     join(&mut fleet).unwrap();
 }

@@ -9,6 +9,7 @@
 )]
 
 mod calibration;
+mod classes;
 mod closed_loop;
 mod counters;
 mod evidence;
@@ -22,7 +23,7 @@ mod room;
 mod shares;
 mod weights;
 
-use forebay::decide::{Ask, Work, WorkerSpec};
+use forebay::decide::{Ask, Claim, Work, WorkerSpec};
 use forebay::facts::Prefix;
 use forebay::units::{Length, ModelName};
 
@@ -49,5 +50,6 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
         max_tokens: None,
         deadline: None,
         streamed: true,
+        claim: Claim::default(),
     }
 }

@@ -83,7 +83,9 @@ fn a_long_prompt_that_waits_holds_no_short_one_up() {
     let mut held = lengths.map(|tokens| Some(choose(&mut fleet, tokens).unwrap()));
     let [long, short] = [2_000.0, 10.0].map(|tokens| {
         assert_eq!(choose(&mut fleet, tokens).unwrap_err(), NoChoice::Busy);
-        fleet.stand_in_line(prompt(tokens), &[]).unwrap()
+        fleet
+            .stand_in_line(prompt(tokens), &[], Seconds(1.0))
+            .unwrap()
     });
     for (place, ticket) in [(3, short), (0, long)] {
         let (_, booking) = held[place].take().unwrap();
@@ -101,7 +103,9 @@ fn who_waits_is_refused_when_the_worker_that_fits_shrinks() {
     let held = [(); 2].map(|()| choose(&mut fleet, 2_000.0).unwrap());
     let refusal = choose(&mut fleet, 2_000.0).unwrap_err();
     assert_eq!(refusal, NoChoice::Busy);
-    fleet.stand_in_line(prompt(2_000.0), &[]).unwrap();
+    fleet
+        .stand_in_line(prompt(2_000.0), &[], Seconds(1.0))
+        .unwrap();
     let told = Told {
         context: Some(1_500.0),
         ..Told::default()

@@ -45,6 +45,7 @@ pub struct Setup {
     sections: String,
     workers: String,
     probe: Option<String>,
+    queue: Option<String>,
     environment: Vec<(String, String)>,
     deaf: bool,
     open_files: Option<u32>,
@@ -68,6 +69,12 @@ impl Setup {
     /// Another `[probe]` than the quick one, as its lines.
     pub fn probe(mut self, lines: &str) -> Self {
         self.probe = Some(lines.to_owned());
+        self
+    }
+
+    /// Another `[queue]` than one that waits for no worker to come up, as its lines.
+    pub fn queue(mut self, lines: &str) -> Self {
+        self.queue = Some(lines.to_owned());
         self
     }
 
@@ -140,8 +147,9 @@ impl Setup {
             .probe
             .as_deref()
             .unwrap_or("interval = \"100ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2");
+        let queue = self.queue.as_deref().unwrap_or("wait_no_worker = \"0s\"");
         format!(
-            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n\n[probe]\n{probe}\n\n{}\n{}",
+            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n\n[probe]\n{probe}\n\n[queue]\n{queue}\n\n{}\n{}",
             self.top, self.sections, self.workers
         )
     }

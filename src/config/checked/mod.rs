@@ -12,6 +12,7 @@ mod models;
 mod name;
 mod origin;
 mod probe;
+mod queue;
 mod route;
 mod routing;
 mod state;
@@ -34,6 +35,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let dns = root.section("dns").given("servers");
     let dns = dns.map_or_else(Vec::new, |servers| listen::servers(&servers));
     let routing = routing::routing(&root.section("routing"));
+    let queue = queue::queue(&root.section("queue"));
     let probe = probe::fleet(&root.section("probe"));
     let eject = eject::fleet(&root.section("eject"));
     let log = log::log(&root.section("log"));
@@ -62,6 +64,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         limits: limits?,
         dns,
         routing: routing?,
+        queue: queue?,
         machines: machines?,
         workers: workers?,
         routes: routes?,

@@ -13,7 +13,7 @@ pub fn names(sections: &[Section<'_>], what: &str) -> Vec<Option<Arc<str>>> {
     let mut names: Vec<Option<Arc<str>>> = Vec::new();
     for section in sections {
         let typed = section.value("name");
-        let name = typed.as_ref().and_then(|value| name(value, what));
+        let name = typed.as_ref().and_then(|value| sound(value, what));
         let twin = names
             .iter()
             .position(|known| name.is_some() && *known == name);
@@ -27,7 +27,8 @@ pub fn names(sections: &[Section<'_>], what: &str) -> Vec<Option<Arc<str>>> {
     names
 }
 
-fn name(value: &Value<'_>, what: &str) -> Option<Arc<str>> {
+/// A name that can be referred to.
+pub fn sound(value: &Value<'_>, what: &str) -> Option<Arc<str>> {
     let text = value.text()?;
     let sound = (1..=LONGEST).contains(&text.len())
         && text

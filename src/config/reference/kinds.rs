@@ -49,6 +49,18 @@ pub(super) const RETRY_ON: Kind = Kind::Free {
     syntax: "[WORD, …]",
     allowed: "a list of \"refused\", \"reset\", \"5xx\", \"busy\" and \"timeout\", none twice; it may be empty",
 };
+pub(super) const CLASSES: Kind = Kind::Free {
+    syntax: "[NAME, …]",
+    allowed: "names of letters, digits, '.', '_' and '-', from 1 to 16 of them, none twice",
+};
+pub(super) const WAITS: Kind = Kind::Free {
+    syntax: "DURATION | { CLASS = DURATION, … }",
+    allowed: "a time for all classes, or a table of times by class",
+};
+pub(super) const SHARES: Kind = Kind::Free {
+    syntax: "{ CLASS = NUMBER, … }",
+    allowed: "a table of shares by class, each from 0 to below 1, and all together below 1",
+};
 pub(super) const MACHINE_NAME: Kind = Kind::Free {
     syntax: "NAME",
     allowed: "letters, digits, '.', '_' and '-', at most 64 of them, unlike every other machine's",

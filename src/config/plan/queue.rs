@@ -1,0 +1,31 @@
+//! `[queue]`: how requests stand in line.
+
+use std::sync::Arc;
+
+use crate::units::{Bytes, Seconds};
+
+/// The line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuePlan {
+    /// The classes of requests, the highest first; at least one.
+    pub classes: Vec<ClassPlan>,
+    /// The most requests that wait at a time.
+    pub entries: u32,
+    /// The most bytes that their bodies have together.
+    pub bytes: Bytes,
+    /// The longest that a request waits while no worker that could serve it is up.
+    pub wait_no_worker: Seconds,
+    /// Who has waited so long goes first, whatever its class.
+    pub age_up: Seconds,
+}
+
+/// A class of requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassPlan {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The longest that its requests wait for a place on a worker.
+    pub wait: Seconds,
+    /// The share of places that lower classes leave free for it, from 0 to 1.
+    pub reserve: f64,
+}

@@ -1,0 +1,85 @@
+//! The rows of `[queue]`.
+
+use super::kinds::{CLASSES, DAY, GIB, MILLISECOND, SHARES, WAITS};
+use super::{Kind, Row, Unset};
+use crate::units::{Bytes, Seconds};
+
+/// How requests stand in line.
+pub(super) const QUEUE: &[Row] = &[
+    Row {
+        key: "queue",
+        kind: Kind::Section,
+        unset: Unset::Means("the defaults of its keys"),
+        purpose: "How requests wait while every worker that could serve them is at max_inflight, or none is up.",
+        example: "[queue]\nclasses = [\"paid\", \"free\", \"batch\"]\nwait = { batch = \"10m\" }\nreserve = { paid = 0.1 }",
+        see: &["worker.max_inflight"],
+    },
+    Row {
+        key: "queue.classes",
+        kind: CLASSES,
+        unset: Unset::Is("[\"paid\", \"free\", \"batch\"]"),
+        purpose: "The classes of requests, the highest first. A request is of the highest, unless it names a lower one in x-forebay-priority. A place that two classes could use goes to the higher.",
+        example: "classes = [\"interactive\", \"batch\"]",
+        see: &["queue.age_up", "queue.reserve"],
+    },
+    Row {
+        key: "queue.entries",
+        kind: Kind::Count {
+            least: 1,
+            most: 10_000_000,
+        },
+        unset: Unset::Is("10000"),
+        purpose: "The most requests that wait at a time; one more is answered 429.",
+        example: "entries = 1000",
+        see: &["queue.bytes"],
+    },
+    Row {
+        key: "queue.bytes",
+        kind: Kind::Size {
+            least: Bytes(1),
+            most: Bytes(1_024 * GIB),
+        },
+        unset: Unset::Is("\"512MiB\""),
+        purpose: "The most bytes that the bodies of waiting requests have together; beyond that a request that would wait is answered 429.",
+        example: "bytes = \"64MiB\"",
+        see: &["queue.entries", "limits.buffered"],
+    },
+    Row {
+        key: "queue.wait",
+        kind: WAITS,
+        unset: Unset::Is("\"30s\""),
+        purpose: "The longest that a request waits for a place on a worker that is up; then it is answered 429. A class that a table does not name waits 30s.",
+        example: "wait = { batch = \"10m\" }",
+        see: &["queue.wait_no_worker", "queue.classes"],
+    },
+    Row {
+        key: "queue.wait_no_worker",
+        kind: Kind::Duration {
+            least: Seconds::ZERO,
+            most: Seconds(DAY),
+        },
+        unset: Unset::Is("\"3m\""),
+        purpose: "The longest that a request waits while no worker that serves its model is up: they may be starting. Then it is answered 503; with 0s at once, and with routing.all_down = \"fail\", too.",
+        example: "wait_no_worker = \"10s\"",
+        see: &["queue.wait", "routing.all_down"],
+    },
+    Row {
+        key: "queue.age_up",
+        kind: Kind::Duration {
+            least: MILLISECOND,
+            most: Seconds(DAY),
+        },
+        unset: Unset::Is("\"60s\""),
+        purpose: "Who has waited so long goes before every class, so that no class waits for ever while there is capacity.",
+        example: "age_up = \"2m\"",
+        see: &["queue.classes"],
+    },
+    Row {
+        key: "queue.reserve",
+        kind: SHARES,
+        unset: Unset::Means("nothing is kept free"),
+        purpose: "Shares of the places on workers that lower classes leave free for a class, rounded up; of two places or more at least one is for everybody.",
+        example: "reserve = { paid = 0.1 }",
+        see: &["queue.classes", "worker.max_inflight"],
+    },
+];

@@ -1,0 +1,266 @@
+//! The waiting line: requests for which every fitting worker is at its cap.
+//!
+//! Whoever waits for a busy worker must not hold up one behind it whose worker is free, so the line has lanes: all
+//! requests of a lane can be served by the same workers, also by the length of their prompts, and are of one class. Only
+//! the head of each lane can be next, and looking at the heads is as good as looking at everybody: with 10,000 waiting a
+//! free slot costs as many looks as there are lanes.
+//!
+//! Of two heads that could use the same slot goes first
+//!
+//! 1. who has waited for `age_up`, the longest first: no class starves while there is capacity at all;
+//! 2. the higher class;
+//! 3. the tenant that has had the fewest worker-seconds in this class (`fairness.rs`);
+//! 4. whose client leaves first, of those that say when;
+//! 5. who came first.
+//!
+//! The line is bounded in entries and in the bytes of the bodies that wait in it. Tickets are numbers given in order of
+//! arrival; leaving twice does nothing.
+
+mod drain;
+mod fairness;
+mod lane;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ask::{Ask, Claim};
+use crate::units::{Seconds, WorkerId};
+use drain::Drain;
+use fairness::Accounts;
+use lane::{Lane, Members};
+
+/// A place in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// As much waits as may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineFull;
+
+/// The bounds of the line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LineRules {
+    /// The most requests that wait at a time,
+    pub entries: usize,
+    /// and the most bytes that their bodies have together.
+    pub bytes: u64,
+    /// Who has waited so long goes first, whatever its class.
+    pub age_up: Seconds,
+    /// Whether a request may wait while no worker is up.
+    pub holds: bool,
+}
+
+impl Default for LineRules {
+    fn default() -> Self {
+        LineRules {
+            entries: 10_000,
+            bytes: 512 << 20,
+            age_up: Seconds(60.0),
+            holds: false,
+        }
+    }
+}
+
+/// A request that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    /// What it asks for.
+    pub ask: Ask,
+    /// Workers that it must not get.
+    pub tried: Vec<WorkerId>,
+    /// Workers that its prompt is too long for.
+    pub barred: Vec<WorkerId>,
+    /// Since when.
+    pub since: Seconds,
+}
+
+impl Waiter {
+    fn claim(&self) -> Claim {
+        self.ask.claim
+    }
+}
+
+/// How soon a head is served: the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    /// 0 for who has waited long enough to go first, else the class counted from 1.
+    rank: u8,
+    /// What its tenant has had, as the bits of a number that is never negative, which are in its order.
+    had: u64,
+    /// When its client leaves, in microseconds.
+    due: u64,
+    pub(super) ticket: Ticket,
+}
+
+/// Everybody who waits.
+#[derive(Debug, Default)]
+pub(super) struct WaitingLine {
+    rules: LineRules,
+    waiters: BTreeMap<Ticket, Waiter>,
+    lanes: BTreeMap<Lane, Members>,
+    /// By class.
+    accounts: BTreeMap<u8, Accounts>,
+    bytes: u64,
+    given: u64,
+    drain: Drain,
+}
+
+impl WaitingLine {
+    /// Nobody waits yet.
+    pub(super) fn new(rules: LineRules) -> Self {
+        WaitingLine {
+            rules,
+            ..WaitingLine::default()
+        }
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// How many of each class wait, for those that have any.
+    pub(super) fn depths(&self) -> BTreeMap<u8, usize> {
+        let mut depths = BTreeMap::new();
+        for (lane, members) in &self.lanes {
+            *depths.entry(lane.class).or_default() += members.len();
+        }
+        depths
+    }
+
+    /// Takes a place.
+    pub(super) fn join(&mut self, waiter: Waiter) -> Result<Ticket, LineFull> {
+        let claim = waiter.claim();
+        let bytes = self.bytes.saturating_add(claim.bytes);
+        if self.len() >= self.rules.entries || bytes > self.rules.bytes {
+            return Err(LineFull);
+        }
+        let ticket = Ticket(self.given);
+        self.given += 1;
+        self.bytes = bytes;
+        let members = self.lanes.entry(Lane::of(&waiter)).or_default();
+        if members.add(&waiter, ticket) {
+            let accounts = self.accounts.entry(claim.class).or_default();
+            accounts.joins(claim.tenant);
+        }
+        self.waiters.insert(ticket, waiter);
+        Ok(ticket)
+    }
+
+    /// Gives the place up. Returns who is now next in its lane.
+    pub(super) fn leave(&mut self, ticket: Ticket, now: Seconds) -> Option<Turn> {
+        let waiter = self.waiters.remove(&ticket)?;
+        self.bytes -= waiter.claim().bytes;
+        let lane = Lane::of(&waiter);
+        let members = self.lanes.get_mut(&lane)?;
+        members.remove(&waiter, ticket);
+        if members.is_empty() {
+            self.lanes.remove(&lane);
+            return None;
+        }
+        let members = self.lanes.get(&lane)?;
+        self.head(&lane, members, now)
+    }
+
+    /// A tenant of a class gets a worker for so long; `waited` says that it stood in line for it.
+    pub(super) fn charge(&mut self, claim: Claim, seconds: Seconds, waited: bool) {
+        let accounts = self.accounts.entry(claim.class).or_default();
+        accounts.charge(claim.tenant, seconds, waited);
+    }
+
+    /// Whether a request may wait while no worker is up.
+    pub(super) fn holds(&self) -> bool {
+        self.rules.holds
+    }
+
+    /// Somebody got a place.
+    pub(super) fn served(&mut self, now: Seconds) {
+        self.drain.served(now);
+    }
+
+    /// When those of this class and of higher ones will have been served, by how fast the line moved of late.
+    pub(super) fn clears_in(&self, class: u8, now: Seconds) -> Option<Seconds> {
+        let before = self.depths().range(..=class).map(|(_, depth)| depth).sum();
+        self.drain.time_for(before, now)
+    }
+
+    /// A worker's bounds have changed: whom a prompt is too long for is found out anew.
+    pub(super) fn rearrange(&mut self, barred: impl Fn(&Ask) -> Vec<WorkerId>) {
+        self.lanes.clear();
+        for (ticket, waiter) in &mut self.waiters {
+            waiter.barred = barred(&waiter.ask);
+            let members = self.lanes.entry(Lane::of(waiter)).or_default();
+            members.add(waiter, *ticket);
+        }
+    }
+
+    /// One of each lane: what holds for it holds for the whole lane.
+    pub(super) fn samples(&self) -> impl Iterator<Item = Ticket> {
+        self.lanes.values().filter_map(Members::eldest)
+    }
+
+    /// The request behind a ticket.
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Waiter> {
+        self.waiters.get(&ticket)
+    }
+
+    /// The next of each lane, in the order in which they are to be served.
+    pub(super) fn heads(&self, now: Seconds) -> BTreeSet<Turn> {
+        let lanes = self.lanes.iter();
+        lanes
+            .filter_map(|(lane, members)| self.head(lane, members, now))
+            .collect()
+    }
+
+    fn head(&self, lane: &Lane, members: &Members, now: Seconds) -> Option<Turn> {
+        let eldest = members.eldest()?;
+        let aged = |ticket: &Ticket| {
+            let since = self.waiters.get(ticket).map(|waiter| waiter.since);
+            since.is_some_and(|since| now - since >= self.rules.age_up)
+        };
+        if aged(&eldest) {
+            return Some(Turn {
+                rank: 0,
+                had: 0,
+                due: 0,
+                ticket: eldest,
+            });
+        }
+        let accounts = self.accounts.get(&lane.class);
+        let had = |tenant| {
+            accounts
+                .map_or(0.0, |accounts| accounts.had(tenant))
+                .to_bits()
+        };
+        let next = members.firsts().map(|(tenant, (due, ticket))| Turn {
+            rank: lane.class.saturating_add(1),
+            had: had(tenant),
+            due,
+            ticket,
+        });
+        next.min()
+    }
+
+    /// Whether lanes, waiters and bytes agree.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let in_lanes: usize = self.lanes.values().map(Members::len).sum();
+        if in_lanes != self.waiters.len() || self.lanes.values().any(Members::is_empty) {
+            let waiting = self.waiters.len();
+            return Err(format!("{waiting} waiting, {in_lanes} in lanes"));
+        }
+        let bytes: u64 = self.waiters.values().map(|one| one.claim().bytes).sum();
+        if bytes != self.bytes || bytes > self.rules.bytes {
+            return Err(format!("{bytes} bytes wait, {} counted", self.bytes));
+        }
+        let is_astray = |(ticket, waiter): &(&Ticket, &Waiter)| {
+            let members = self.lanes.get(&Lane::of(waiter));
+            !members.is_some_and(|members| members.has(waiter, **ticket))
+        };
+        match self.waiters.iter().find(is_astray) {
+            Some((ticket, _)) => Err(format!("{ticket:?} is in no lane")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

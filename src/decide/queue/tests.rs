@@ -1,0 +1,153 @@
+use super::*;
+use crate::decide::Work;
+use crate::facts::Prefix;
+use crate::units::{Length, ModelName};
+
+fn ask(model: &str) -> Ask {
+    Ask {
+        model: Some(ModelName::new(model)),
+        only: None,
+        path: None,
+        work: Work::Embed,
+        prompt: Length::Tokens(1.0),
+        fills: None,
+        prefix: Prefix::default(),
+        max_tokens: None,
+        deadline: None,
+        streamed: false,
+        claim: Claim::default(),
+    }
+}
+
+fn waiter(ask: Ask, tried: &[WorkerId], since: f64) -> Waiter {
+    Waiter {
+        ask,
+        tried: tried.to_vec(),
+        barred: Vec::new(),
+        since: Seconds(since),
+    }
+}
+
+/// Of this class and tenant, with a body of 10 bytes.
+fn of(class: u8, tenant: u32) -> Ask {
+    let claim = Claim {
+        class,
+        tenant,
+        bytes: 10,
+    };
+    Ask { claim, ..ask("m") }
+}
+
+fn join(line: &mut WaitingLine, ask: Ask, since: f64) -> Ticket {
+    line.join(waiter(ask, &[], since)).unwrap()
+}
+
+/// Everybody in the order of service, each of whom costs a second.
+fn served(line: &mut WaitingLine, now: f64) -> Vec<Ticket> {
+    let mut order = Vec::new();
+    while let Some(turn) = line.heads(Seconds(now)).pop_first() {
+        let claim = line.get(turn.ticket).unwrap().claim();
+        line.leave(turn.ticket, Seconds(now));
+        line.charge(claim, Seconds(1.0), true);
+        assert_eq!(line.check(), Ok(()));
+        order.push(turn.ticket);
+    }
+    order
+}
+
+#[test]
+fn each_lane_has_one_head_and_heads_stand_in_order_of_arrival() {
+    let mut line = WaitingLine::default();
+    let one = [WorkerId(1)];
+    let only = |model| Ask {
+        only: Some(one.into()),
+        ..ask(model)
+    };
+    let first = join(&mut line, ask("z"), 1.0);
+    let second = join(&mut line, ask("a"), 1.0);
+    let third = join(&mut line, ask("z"), 1.0);
+    let fourth = line.join(waiter(ask("z"), &one, 1.0)).unwrap();
+    let fifth = join(&mut line, only("z"), 1.0);
+    let heads = |line: &WaitingLine| -> Vec<_> {
+        let heads = line.heads(Seconds(2.0));
+        heads.into_iter().map(|turn| turn.ticket).collect()
+    };
+    assert_eq!(heads(&line), [first, second, fourth, fifth]);
+    let mut leave = |ticket| line.leave(ticket, Seconds(2.0)).map(|turn| turn.ticket);
+    assert_eq!(leave(first), Some(third));
+    assert_eq!(leave(first), None);
+    assert_eq!(leave(second), None);
+    assert_eq!(heads(&line), [third, fourth, fifth]);
+    assert_eq!(line.check(), Ok(()));
+}
+
+#[test]
+fn a_higher_class_goes_first_and_who_waited_long_before_all() {
+    let mut line = WaitingLine::default();
+    let low = [1.0, 50.0].map(|since| join(&mut line, of(2, 0), since));
+    let high = [50.0, 51.0].map(|since| join(&mut line, of(0, 0), since));
+    let middle = join(&mut line, of(1, 0), 50.0);
+    let order = served(&mut line, 61.0);
+    assert_eq!(order, [low[0], high[0], high[1], middle, low[1]]);
+}
+
+#[test]
+fn tenants_of_a_class_take_turns_by_what_they_had() {
+    let mut line = WaitingLine::default();
+    let many: Vec<_> = (0..4).map(|_| join(&mut line, of(0, 1), 1.0)).collect();
+    let few: Vec<_> = (0..2).map(|_| join(&mut line, of(0, 2), 2.0)).collect();
+    let order = served(&mut line, 3.0);
+    assert_eq!(order, [many[0], few[0], many[1], few[1], many[2], many[3]]);
+}
+
+#[test]
+fn of_one_tenant_whose_client_leaves_first_goes_first() {
+    let mut line = WaitingLine::default();
+    let mut due = |since: f64, span: Option<f64>| {
+        let deadline = span.map(Seconds);
+        join(
+            &mut line,
+            Ask {
+                deadline,
+                ..of(0, 1)
+            },
+            since,
+        )
+    };
+    let (patient, late, soon) = (due(1.0, None), due(1.0, Some(9.0)), due(2.0, Some(5.0)));
+    assert_eq!(served(&mut line, 3.0), [soon, late, patient]);
+}
+
+#[test]
+fn the_line_is_bounded_in_entries_and_in_bytes() {
+    let rules = LineRules {
+        entries: 3,
+        bytes: 25,
+        ..LineRules::default()
+    };
+    let mut line = WaitingLine::new(rules);
+    let first = join(&mut line, of(0, 0), 1.0);
+    join(&mut line, of(0, 0), 1.0);
+    let third = || waiter(of(0, 0), &[], 1.0);
+    assert_eq!(line.join(third()), Err(LineFull), "of bytes");
+    line.leave(first, Seconds(1.0));
+    line.join(third()).unwrap();
+    let empty = || waiter(ask("m"), &[], 1.0);
+    line.join(empty()).unwrap();
+    assert_eq!(line.join(empty()), Err(LineFull), "of entries");
+    assert_eq!((line.check(), line.depths()), (Ok(()), [(0, 3)].into()));
+}
+
+#[test]
+fn a_ticket_in_no_lane_and_bytes_that_are_not_there_are_noticed() {
+    let mut line = WaitingLine::default();
+    let ticket = join(&mut line, ask("a"), 1.0);
+    line.waiters.insert(ticket, waiter(ask("b"), &[], 1.0));
+    assert!(line.check().is_err());
+    line.lanes.clear();
+    assert!(line.check().is_err());
+    let mut line = WaitingLine::default();
+    join(&mut line, of(0, 0), 1.0);
+    line.bytes += 1;
+    assert!(line.check().is_err());
+}

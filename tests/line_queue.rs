@@ -1,0 +1,170 @@
+//! Waiting in line through the real proxy: classes, bounds, and workers that are not up yet.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use support::client::{Answer, Client, request};
+use support::engine::Engine;
+use support::engine::knobs::Failure;
+use support::expect_soon;
+use support::prompt::{CHAT, chat};
+use support::proxy::{Proxy, Setup};
+
+/// One worker with one place.
+fn narrow(engine: &Engine, queue: &str) -> Setup {
+    let setup = Proxy::setup().worker_with("w", engine, "max_inflight = 1");
+    setup.queue(queue)
+}
+
+/// Takes the only place until the connection is dropped.
+#[track_caller]
+fn occupy(proxy: &Proxy, engine: &Engine) -> Client {
+    engine.tune(|knobs| knobs.fail(Failure::Hang, 1));
+    let before = engine.count();
+    let mut held = proxy.connect();
+    held.send(&request("POST", CHAT, &[], chat("held").as_bytes()));
+    expect_soon("the place is taken", || engine.count() == before + 1);
+    held
+}
+
+fn waiting(proxy: &Proxy) -> f64 {
+    proxy.metric("forebay_queue_depth", &[])
+}
+
+/// Sends a chat of this class and waits until it stands in line.
+#[track_caller]
+fn join(proxy: &Proxy, class: &str, said: &str) -> Client {
+    let before = waiting(proxy);
+    let mut client = proxy.connect();
+    let headers = [("x-forebay-priority", class)];
+    client.send(&request("POST", CHAT, &headers, chat(said).as_bytes()));
+    expect_soon("it waits", || waiting(proxy) == before + 1.0);
+    client
+}
+
+/// What the worker was asked, in order.
+fn asked(engine: &Engine) -> Vec<String> {
+    let said = |body: &[u8]| {
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+        body["messages"][0]["content"].as_str().unwrap().to_owned()
+    };
+    let requests = engine.requests();
+    requests.iter().map(|seen| said(&seen.body)).collect()
+}
+
+fn retry_after(answer: &Answer) -> u64 {
+    answer.header("retry-after").unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_higher_class_goes_first() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "").start();
+    let held = occupy(&proxy, &engine);
+    let clients = [("batch", "1"), ("free", "2"), ("batch", "3"), ("paid", "4")]
+        .map(|(class, said)| join(&proxy, class, said));
+    let batch = proxy.metric("forebay_queue_depth", &[("class", "batch")]);
+    assert_eq!(batch, 2.0);
+    drop(held);
+    for mut client in clients {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(asked(&engine), ["held", "4", "2", "1", "3"]);
+}
+
+#[test]
+fn who_has_waited_long_goes_before_all() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "age_up = \"300ms\"").start();
+    let held = occupy(&proxy, &engine);
+    let began = engine.now();
+    let old = join(&proxy, "batch", "old");
+    let is_old = || (engine.now() - began).0 > 0.4;
+    expect_soon("it has waited long", is_old);
+    let young = join(&proxy, "paid", "young");
+    drop(held);
+    for mut client in [old, young] {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(asked(&engine), ["held", "old", "young"]);
+}
+
+#[test]
+fn a_class_that_is_not_there_is_refused_with_those_that_are() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "classes = [\"a\", \"b\"]").start();
+    let headers = [("x-forebay-priority", "gold")];
+    let mut client = proxy.connect();
+    let answer = client.call_with("POST", CHAT, &headers, chat("x").as_bytes());
+    assert_eq!((answer.status, answer.reason()), (400, Some("bad_request")));
+    assert!(answer.text().contains("a, b"), "{}", answer.text());
+}
+
+#[test]
+fn the_line_is_bounded_in_entries_and_bytes() {
+    for bound in ["entries = 2", "bytes = \"250B\""] {
+        let engine = Engine::start();
+        let proxy = narrow(&engine, bound).start();
+        let held = occupy(&proxy, &engine);
+        let long = "x".repeat(40);
+        let waiters = [(); 2].map(|()| join(&proxy, "free", &long));
+        let answer = proxy.chat(&chat(&long));
+        let refused = (answer.status, answer.reason());
+        assert_eq!(refused, (429, Some("queue_full")), "{bound}");
+        assert!((1..=60).contains(&retry_after(&answer)));
+        drop(held);
+        for mut client in waiters {
+            assert_eq!(client.answer().status, 200, "{bound}");
+        }
+        assert_eq!(proxy.chat(&chat(&long)).status, 200, "{bound}");
+    }
+}
+
+#[test]
+fn each_class_waits_as_long_as_it_may() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "wait = { batch = \"100ms\" }").start();
+    let held = occupy(&proxy, &engine);
+    let mut patient = join(&proxy, "paid", "patient");
+    let headers = [("x-forebay-priority", "batch")];
+    let mut hasty = proxy.connect();
+    let answer = hasty.call_with("POST", CHAT, &headers, chat("hasty").as_bytes());
+    let refused = (answer.status, answer.reason());
+    assert_eq!(refused, (429, Some("queue_timeout")));
+    assert!(retry_after(&answer) >= 1);
+    drop(held);
+    assert_eq!(patient.answer().status, 200);
+}
+
+#[test]
+fn requests_wait_for_a_worker_that_is_not_up_yet() {
+    let engine = Engine::start();
+    engine.refuse();
+    let proxy = narrow(&engine, "").launch();
+    expect_soon("it listens", || proxy.ask_admin("/health").status == 200);
+    let clients: Vec<_> = (0..20)
+        .map(|number| join(&proxy, "paid", &number.to_string()))
+        .collect();
+    engine.accept();
+    for mut client in clients {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(engine.count(), 20);
+}
+
+#[test]
+fn who_waits_for_a_worker_in_vain_is_told_so() {
+    let engine = Engine::start();
+    engine.refuse();
+    let proxy = narrow(&engine, "wait_no_worker = \"200ms\"").launch();
+    expect_soon("it listens", || proxy.ask_admin("/health").status == 200);
+    let answer = proxy.chat(&chat("x"));
+    assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
+    let waited = proxy.log_of(1)[0]["total_s"].as_f64().unwrap();
+    assert!(waited >= 0.2, "{waited}");
+}
