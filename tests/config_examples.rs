@@ -166,6 +166,14 @@ fn defaults_are_what_the_contract_says() {
         [log]
         level = "info"
         access = "stdout"
+        replay = false
+        [queue]
+        classes = ["paid", "free", "batch"]
+        entries = 10000
+        bytes = "512MiB"
+        wait = "30s"
+        wait_no_worker = "3m"
+        age_up = "60s"
     "#;
     let typed = format!("{contract}\n{}test = \"auto\"\n", worker_without(""));
     assert_eq!(

@@ -329,6 +329,7 @@ mod tests {
         metrics.retries.count(["refused"]);
         metrics.tests.count(["w", "ok"]);
         metrics.refused.count(["idle"]);
+        metrics.show_queue("paid", 3);
         metrics.show_worker(&WorkerGauges {
             name: "w",
             state: "up",
