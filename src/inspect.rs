@@ -4,11 +4,12 @@
 //! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, upgrades
 //! that this version does not carry.
 
+mod client;
 mod limit;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Version};
+use http::{Method, Version};
 
 use crate::config::Plan;
 use crate::config::plan::{RoutePlan, Timeouts};
@@ -16,19 +17,11 @@ use crate::facts::{self, BuiltIn, Inference, Prefix, RequestFacts, Salt};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{Length, ModelName};
+pub use client::Client;
 pub use limit::{Limit, deadline};
 
 /// The length of the JSON part of a KServe request with binary tensors.
 const KSERVE_HEADER_LENGTH: &str = "inference-header-content-length";
-
-/// Who asks, as the connection knows it.
-#[derive(Clone, Debug)]
-pub struct Client {
-    /// The address at the other end, as workers are told.
-    pub address: Option<HeaderValue>,
-    /// Whether HTTP/2 is spoken.
-    pub http2: bool,
-}
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug)]

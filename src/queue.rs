@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use crate::clock::Clock;
-use crate::decide::{Ask, NoChoice, Shortlist, Ticket, Work};
+use crate::decide::{Ask, NoChoice, Shortlist, Ticket, Work, Zones};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease, Turn};
 use crate::inspect::Limit;
@@ -39,7 +39,8 @@ const LONGEST_NAME: usize = 256;
 /// how long it waited.
 ///
 /// # Errors
-/// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`, and `bad_request` for a prompt that is too long.
+/// `queue_full`, `queue_timeout`, `model_not_found`, `residency`, `no_worker`, and `bad_request` for a prompt that is too
+/// long.
 pub async fn turn(
     fleet: &Arc<Fleet>,
     ask: &Ask,
@@ -147,10 +148,16 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A model that nobody is known to serve: not there, unless somebody among these has not said yet what it serves.
+/// A model that nobody is known to serve there: not to be had, unless somebody among these has not said yet what it
+/// serves.
 #[must_use]
-pub fn unknown_model(fleet: &Fleet, only: Option<&[WorkerId]>, not_there: Fault) -> Fault {
-    let Some(worker) = fleet.yet_to_tell(only) else {
+pub fn unknown_model(
+    fleet: &Fleet,
+    only: Option<&[WorkerId]>,
+    zones: Option<Zones>,
+    not_there: Fault,
+) -> Fault {
+    let Some(worker) = fleet.yet_to_tell(only, zones) else {
         return not_there;
     };
     let message = format!(
@@ -171,7 +178,13 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
             let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
             let message = format!("no worker serves {model}{hint}");
             let not_there = Fault::new(Kind::ModelNotFound, message).param("model");
-            unknown_model(fleet, ask.only.as_deref(), not_there)
+            unknown_model(fleet, ask.only.as_deref(), ask.zones, not_there)
+        }
+        NoChoice::Residency => {
+            let message =
+                format!("no worker that serves {model} is in a zone where this request may go");
+            let not_there = Fault::new(Kind::Residency, message);
+            unknown_model(fleet, ask.only.as_deref(), ask.zones, not_there)
         }
         NoChoice::TooLong { most } => {
             let beside = match ask.max_tokens {
@@ -221,6 +234,8 @@ mod tests {
         Ask {
             model: Some(ModelName::new(model)),
             only: None,
+            zones: None,
+            from: None,
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),

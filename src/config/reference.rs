@@ -8,6 +8,7 @@ mod entry;
 mod fleet;
 mod kinds;
 mod process;
+mod region;
 mod rows;
 
 pub use entry::{FORMS, manual};

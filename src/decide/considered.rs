@@ -1,6 +1,6 @@
 //! Whom a choice considered, and what became of each: what "why this worker" is answered from.
 //!
-//! Everybody who may serve the request stands in the list, priced, also those who were left out, so that a person sees
+//! Everybody who serves the model on the request's route stands in the list, priced, also those who were left out, so that a person sees
 //! that the fast machine was full rather than wonders why it was not asked. It is written as the choice is made, by the
 //! very code that makes it, into space that the next choice reuses: an explanation can't disagree with the choice, and
 //! costs nothing when nobody asks. What is to outlast the next choice is copied into a [`Shortlist`].
@@ -37,6 +37,8 @@ pub enum Fate {
 pub enum Exclusion {
     /// It was tried for this request already.
     Tried,
+    /// It is outside of the zones that the request may go to.
+    Zone,
     /// The prompt is too long for it.
     TooLong,
     /// Its probes say that it is down.
@@ -47,6 +49,8 @@ pub enum Exclusion {
     Held,
     /// It does not know the path, and somebody else does.
     Unsupported,
+    /// Somebody of a lower tier is up.
+    Tier,
     /// A worker of its machine was tried for this request already, and there is another machine.
     SameMachine,
     /// It holds as many requests as it may.
@@ -71,7 +75,7 @@ pub struct Shortlist {
     pub best: f32,
 }
 
-/// One worker in what is kept of a choice. 36 bytes.
+/// One worker in what is kept of a choice. 40 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Who.
@@ -174,11 +178,13 @@ impl Exclusion {
     pub const fn label(self) -> &'static str {
         match self {
             Exclusion::Tried => "tried",
+            Exclusion::Zone => "zone",
             Exclusion::TooLong => "too_long",
             Exclusion::Down => "down",
             Exclusion::Ejected => "ejected",
             Exclusion::Held => "held",
             Exclusion::Unsupported => "unsupported",
+            Exclusion::Tier => "tier",
             Exclusion::SameMachine => "same_machine",
             Exclusion::Full => "full",
             Exclusion::NotSampled => "not_sampled",
@@ -255,6 +261,6 @@ mod tests {
 
     #[test]
     fn an_entry_stays_small() {
-        assert_eq!(size_of::<Entry>(), 36);
+        assert_eq!(size_of::<Entry>(), 40);
     }
 }

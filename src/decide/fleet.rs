@@ -15,6 +15,7 @@ use super::booking::Booking;
 use super::calibration::{Test, Tests};
 use super::considered::{Considered, Shortlist};
 use super::health::State;
+use super::place::Zones;
 use super::queue::{LineFull, Ticket, Waiter, WaitingLine};
 use super::roster::Roster;
 use super::speed::SavedSpeeds;
@@ -45,6 +46,8 @@ pub struct StateChange {
     pub reason: Option<String>,
     /// When it ends by itself, if it does.
     pub until: Option<Seconds>,
+    /// Whether it comes and goes, so that this is no reason to worry.
+    pub optional: bool,
 }
 
 /// The end of somebody's wait.
@@ -71,8 +74,8 @@ impl FleetState {
     /// Picks a worker for a request and books a place on it, in one step; never one that was tried.
     ///
     /// # Errors
-    /// When nobody knows the model, the prompt is too long for everybody who does, nobody of them is alive and untried, or
-    /// all of those are at their cap.
+    /// When nobody knows the model or nobody who does is within the request's zones, the prompt is too long for everybody
+    /// who may have it, nobody of them is alive and untried, or all of those are at their cap.
     pub fn choose(
         &mut self,
         ask: &Ask,
@@ -91,7 +94,7 @@ impl FleetState {
     }
 
     /// Whom the last choice considered, also one that a [grant](Self::grants) made or that picked nobody: all who serve
-    /// the model and are allowed, in the order of their ids or of the route's list. To be read under the same lock.
+    /// the model and are on the route, in the order of their ids or of the route's list. To be read under the same lock.
     #[must_use]
     pub fn considered(&self) -> &[Considered] {
         self.roster.considered()
@@ -264,6 +267,13 @@ impl FleetState {
         grants
     }
 
+    /// Whether a worker is within these zones.
+    #[must_use]
+    pub fn is_within(&self, worker: WorkerId, zones: Option<Zones>) -> bool {
+        let worker = self.roster.workers().get(worker.index());
+        worker.is_some_and(|worker| worker.spec().place.is_within(zones))
+    }
+
     /// A worker's state.
     #[must_use]
     pub fn state(&self, worker: WorkerId) -> Option<State> {
@@ -312,6 +322,7 @@ impl FleetState {
             to,
             reason: worker.condition().reason(),
             until: worker.condition().until(),
+            optional: worker.spec().optional,
         })
     }
 }
@@ -333,6 +344,8 @@ mod tests {
         Ask {
             model: None,
             only: None,
+            zones: None,
+            from: None,
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),

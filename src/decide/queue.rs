@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ask::Ask;
+use super::place::Zones;
 use crate::units::{ModelName, WorkerId};
 
 /// The most requests that wait at a time.
@@ -40,6 +41,7 @@ pub(super) struct Waiter {
 struct Lane {
     model: Option<ModelName>,
     only: Option<Arc<[WorkerId]>>,
+    zones: Option<Zones>,
     path: Option<&'static str>,
     tried: Vec<WorkerId>,
     barred: Vec<WorkerId>,
@@ -58,6 +60,7 @@ impl Waiter {
         Lane {
             model: self.ask.model.clone(),
             only: self.ask.only.clone(),
+            zones: self.ask.zones,
             path: self.ask.path,
             tried: self.tried.clone(),
             barred: self.barred.clone(),
@@ -148,6 +151,8 @@ mod tests {
         let ask = Ask {
             model: Some(ModelName::new(model)),
             only: only.map(|id| [id].into()),
+            zones: None,
+            from: None,
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(1.0),

@@ -146,9 +146,7 @@ impl Worker {
 
     /// Gives it a request.
     pub(super) fn book(&mut self, order: Order, machine: &mut Machine, now: Seconds) -> Booking {
-        if self.inflight == 0 {
-            machine.begin(now);
-        }
+        machine.take(self.inflight, now);
         let booking = Booking {
             worker: self.id,
             generation: self.generation,
@@ -277,9 +275,7 @@ impl Worker {
             }
         }
         self.release(&booking, outcome, now);
-        if self.inflight == 0 {
-            machine.end(now);
-        }
+        machine.give_back(self.inflight, now);
         let weighed = self.condition.weigh(booking.sent, outcome, now);
         if weighed.outage_begins {
             machine.outage(now);
@@ -309,9 +305,7 @@ impl Worker {
             machine.outage(now);
         }
         if probed.goes_down {
-            if self.inflight > 0 {
-                machine.end(now);
-            }
+            machine.lose(self.inflight, now);
             self.generation += 1;
             self.inflight = 0;
             self.backlog.clear();

@@ -12,6 +12,7 @@ mod catalogue;
 mod dialect;
 mod discover;
 mod lease;
+mod place;
 mod probe;
 mod remembered;
 mod saved;
@@ -94,7 +95,8 @@ impl Fleet {
             horizon: plan.routing.horizon,
             sample_above: plan.routing.sample_above as usize,
         };
-        let state = FleetState::new(plan.workers.iter().map(spec).collect(), rules);
+        let specs = plan.workers.iter().map(|worker| spec(plan, worker));
+        let state = FleetState::new(specs.collect(), rules);
         let core = Core {
             state,
             profiles: plan.workers.iter().map(Profile::typed).collect(),
@@ -292,26 +294,33 @@ impl Core {
     }
 }
 
-/// A worker that is out or comes back is news at every level that an operator chooses.
+/// A worker that is out or comes back is news at every level that an operator chooses; one that comes and goes is not.
 fn report(change: &StateChange) {
     let (worker, from, to) = (&*change.name, change.from.label(), change.to.label());
     match &change.reason {
+        Some(reason) if change.optional => {
+            tracing::info!(worker, from, to, reason, "optional worker changed state");
+        }
         Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
         None => tracing::info!(worker, from, to, "worker changed state"),
     }
 }
 
-fn spec(plan: &WorkerPlan) -> WorkerSpec {
+fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
     WorkerSpec {
-        name: plan.name.clone(),
+        name: worker.name.clone(),
         models: Vec::new(),
-        cap: plan.inflight_untold(),
-        speed: plan.speed,
-        rise: plan.probe.rise,
-        fall: plan.probe.fall,
-        machine: plan.machine.clone(),
-        eject: plan.eject,
-        tests: trial::tests(&plan.test, plan.engine),
-        longest_prompt: plan.max_prompt_tokens,
+        cap: worker.inflight_untold(),
+        speed: worker.speed,
+        rise: worker.probe.rise,
+        fall: worker.probe.fall,
+        machine: worker.machine.clone(),
+        eject: worker.eject,
+        tests: trial::tests(&worker.test, worker.engine),
+        longest_prompt: worker.max_prompt_tokens,
+        place: place::place(plan, worker),
+        tier: worker.tier,
+        optional: worker.optional,
+        price: place::price(plan, worker),
     }
 }

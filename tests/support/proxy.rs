@@ -42,6 +42,7 @@ fn free_port() -> u16 {
 #[derive(Default)]
 pub struct Setup {
     top: String,
+    listen: String,
     sections: String,
     workers: String,
     probe: Option<String>,
@@ -56,6 +57,12 @@ impl Setup {
     /// A line before any table.
     pub fn top(mut self, line: &str) -> Self {
         self.top += &format!("{line}\n");
+        self
+    }
+
+    /// Further lines of `[listen]`.
+    pub fn listen(mut self, lines: &str) -> Self {
+        self.listen += &format!("{lines}\n");
         self
     }
 
@@ -141,8 +148,8 @@ impl Setup {
             .as_deref()
             .unwrap_or("interval = \"100ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2");
         format!(
-            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n\n[probe]\n{probe}\n\n{}\n{}",
-            self.top, self.sections, self.workers
+            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n{}\n[probe]\n{probe}\n\n{}\n{}",
+            self.top, self.listen, self.sections, self.workers
         )
     }
 

@@ -2,6 +2,7 @@
 //!
 //! One file per section. Each reads all of its keys before it gives up, so that the operator hears of every mistake.
 
+mod cost;
 mod eject;
 mod headers;
 mod limits;
@@ -10,11 +11,14 @@ mod log;
 mod machine;
 mod models;
 mod name;
+mod network;
 mod origin;
 mod probe;
+mod region;
 mod route;
 mod routing;
 mod state;
+mod tags;
 mod test_request;
 mod timeouts;
 mod worker;
@@ -26,17 +30,21 @@ use super::typed::Section;
 pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let state = state::state(root);
     let drain = root.duration("drain");
-    let listen = listen::listen(&root.section("listen"));
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
     let timeouts = timeouts::timeouts(&root.section("timeouts"));
     let dns = root.section("dns").given("servers");
     let dns = dns.map_or_else(Vec::new, |servers| listen::servers(&servers));
-    let routing = routing::routing(&root.section("routing"));
     let probe = probe::fleet(&root.section("probe"));
     let eject = eject::fleet(&root.section("eject"));
     let log = log::log(&root.section("log"));
+
+    let region_sections = root.sections("region");
+    let region_names = name::names(&region_sections, "region");
+    let zones = region::zones(&region_sections);
+    let regions = region::regions(&region_sections, &region_names, &zones);
+    let listen = listen::listen(&root.section("listen"), &region_names);
 
     let workers = root.sections("worker");
     if workers.is_empty() {
@@ -45,14 +53,22 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let names = name::names(&workers, "worker");
     let machines = root.sections("machine");
     let machine_names = name::names(&machines, "machine");
-    let machines = machine::machines(&machines, &machine_names, &workers);
+    let machines = machine::machines(&machines, &machine_names, &region_names, &workers);
+    let routing = routing::routing(&root.section("routing"), machines.as_deref());
+    let tags: Vec<_> = workers.iter().map(tags::tags).collect();
     let fleet = worker::Fleet {
         probe,
         eject,
         machines: machine_names,
     };
     let workers = worker::workers(&workers, &names, &fleet);
-    let routes = route::routes(&root.sections("route"), &names, timeouts.as_ref());
+    let allowed = route::Fleet {
+        names: &names,
+        tags: &tags,
+        zones: &zones,
+        timeouts: timeouts.as_ref(),
+    };
+    let routes = route::routes(&root.sections("route"), &allowed);
 
     Some(Plan {
         state: state?,
@@ -62,6 +78,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         limits: limits?,
         dns,
         routing: routing?,
+        regions: regions?,
         machines: machines?,
         workers: workers?,
         routes: routes?,
