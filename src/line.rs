@@ -237,7 +237,7 @@ impl App {
             }
         }
         if causes.is_empty() {
-            causes.push("all workers are optional, and away".to_owned());
+            causes.push("all workers are optional".to_owned());
         }
         let message = format!("nobody can answer ({})", causes.join("; "));
         Err(Fault::new(Kind::NoWorker, message))
