@@ -13,6 +13,9 @@ use forebay::config::reference::{self, Kind, ROWS};
 use forebay::config::{self, Problem, Problems, dump};
 use forebay::rng::Rng;
 
+#[path = "support/mmdb.rs"]
+mod mmdb;
+
 const WORKER: &str =
     "[[worker]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nengine = \"vllm\"\nmodels = [\"m\"]\n";
 const CANARY: &str = "canary-7f3a91";
@@ -124,7 +127,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "\"home\"",
     ),
     (
-        "[listen]\ngeoip = \"/does/not/exist\"",
+        "[listen]\ngeoip = \"/does/not/exist\"\n[[region]]\nname = \"a\"\ncountries = [\"DE\"]",
         "can't be used",
         ".mmdb",
     ),
@@ -164,9 +167,9 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "one of the two",
     ),
     (
-        "[[region]]\nname = \"a\"\ncountries = [\"DE\"]\n[[region]]\nname = \"b\"\ncountries = [\"AT\", \"DE\"]",
-        "region a has a country",
-        "one of the two",
+        "[[region]]\nname = \"a\"\ncountries = [\"DE\"]",
+        "nothing tells in which country",
+        "geoip = ",
     ),
     (
         "[[region]]\nname = \"a\"\ncountries = [\"Germany\"]",
@@ -484,6 +487,25 @@ fn only(text: &str) -> Problem {
     let found = problems(&whole);
     assert_eq!(found.iter().count(), 1, "{whole}\n{found}");
     found.iter().next().unwrap().clone()
+}
+
+#[test]
+fn a_database_and_countries_belong_together_and_a_country_to_one_region() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("c.mmdb"), mmdb::countries(&[])).unwrap();
+    let told = |regions: &str| {
+        let text = format!("[listen]\ngeoip = \"c.mmdb\"\n{regions}\n{WORKER}");
+        let read = config::parse(&text, &folder.path().join("forebay.toml"), &env);
+        read.map_or_else(|problems| problems.to_string(), |_| "good".to_owned())
+    };
+    let region = |name: &str, countries: &str| {
+        format!("[[region]]\nname = \"{name}\"\ncountries = [{countries}]\n")
+    };
+    assert!(told("").contains("no region has countries"));
+    let one = region("a", "\"DE\"");
+    assert_eq!(told(&one), "good");
+    let twice = one + &region("b", "\"AT\", \"DE\"");
+    assert!(told(&twice).contains("region a has a country of this list"));
 }
 
 #[test]

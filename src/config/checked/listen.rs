@@ -8,15 +8,19 @@ use super::{network, region};
 use crate::config::plan::{GeoIp, Listen};
 use crate::config::typed::{Section, Value};
 
-/// The addresses, and what is believed of who comes there.
-pub fn listen(section: &Section<'_>, regions: &[Option<Arc<str>>]) -> Option<Listen> {
+/// The addresses, and what is believed of who comes there. `has_countries` says whether a region has some.
+pub fn listen(
+    section: &Section<'_>,
+    regions: &[Option<Arc<str>>],
+    has_countries: bool,
+) -> Option<Listen> {
     let open = section.value("open").and_then(|value| value.flag());
     let trusted_proxies = section.value("trusted_proxies");
     let trusted_proxies = trusted_proxies.map(|list| network::networks(&list));
     let region = section.given("region");
     let region = region.and_then(|value| region::named(&value, regions));
     let geoip = section.given("geoip");
-    let geoip = geoip.and_then(|value| self::geoip(&value));
+    let geoip = geoip.and_then(|value| self::geoip(&value, has_countries));
     let http = addresses(&section.value("http")?, open == Some(true));
     let admin = section.value("admin")?;
     let admin_address = address(&admin)?;
@@ -35,7 +39,11 @@ pub fn listen(section: &Section<'_>, regions: &[Option<Arc<str>>]) -> Option<Lis
 }
 
 /// The database of countries, read here, so that a wrong one is told before it is needed.
-fn geoip(value: &Value<'_>) -> Option<Arc<GeoIp>> {
+fn geoip(value: &Value<'_>, has_countries: bool) -> Option<Arc<GeoIp>> {
+    if !has_countries {
+        let way_out = "write countries = [\"DE\"] into a [[region]], or leave this out";
+        value.refuse_for("no region has countries", way_out);
+    }
     match GeoIp::open(&value.path()?) {
         Ok(open) => Some(Arc::new(open)),
         Err(error) => {

@@ -43,8 +43,12 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let region_sections = root.sections("region");
     let region_names = name::names(&region_sections, "region");
     let zones = region::zones(&region_sections);
-    let regions = region::regions(&region_sections, &region_names, &zones);
-    let listen = listen::listen(&root.section("listen"), &region_names);
+    let listen = root.section("listen");
+    let has_database = listen.given("geoip").is_some();
+    let regions = region::regions(&region_sections, &region_names, &zones, has_database);
+    let has_countries = |region: &Section<'_>| region.given("countries").is_some();
+    let has_countries = region_sections.iter().any(has_countries);
+    let listen = listen::listen(&listen, &region_names, has_countries);
 
     let workers = root.sections("worker");
     if workers.is_empty() {

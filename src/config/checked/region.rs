@@ -11,16 +11,24 @@ use crate::units::Seconds;
 /// A longer way is a slip: there is none on Earth.
 const FARTHEST: Seconds = Seconds(60.0);
 
-/// The regions in their order.
+/// The regions in their order. Countries say nothing unless there is a database that tells a client's.
 pub fn regions(
     sections: &[Section<'_>],
     names: &[Option<Arc<str>>],
     zones: &[Zone],
+    has_database: bool,
 ) -> Option<Vec<RegionPlan>> {
     let mut read: Vec<Option<RegionPlan>> = Vec::new();
     for (section, name) in sections.iter().zip(names) {
         let earlier: Vec<&RegionPlan> = read.iter().flatten().collect();
         let region = region(section, names, zones, &earlier);
+        if let Some(typed) = section.given("countries")
+            && !region.countries.is_empty()
+            && !has_database
+        {
+            let way_out = "write geoip = \"country.mmdb\" under [listen], or leave this out";
+            typed.refuse_for("nothing tells in which country a client is", way_out);
+        }
         read.push(name.clone().map(|name| RegionPlan { name, ..region }));
     }
     let read: Option<Vec<RegionPlan>> = read.into_iter().collect();
