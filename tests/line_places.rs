@@ -31,7 +31,6 @@ const REGIONS: &str = r#"
     zone = "us"
     rtt = { ohio = "1ms" }
     networks = ["198.51.100.0/24"]
-    countries = ["US"]
     [[region]]
     name = "moon"
     zone = "moon"
@@ -248,8 +247,12 @@ fn an_address_in_no_network_is_looked_up_by_its_country() {
         ("203.0.114.0".parse().unwrap(), 24, "FR"),
     ];
     std::fs::write(&file, support::mmdb::countries(&database)).unwrap();
-    let (_engines, setup) = two_regions();
-    let proxy = setup
+    let engines = [Engine::start(), Engine::start()];
+    let ohio = "networks = [\"198.51.100.0/24\"]\n";
+    let proxy = Proxy::setup()
+        .section(&REGIONS.replace(ohio, &format!("{ohio}countries = [\"US\"]\n")))
+        .worker_with("near", &engines[0], AT_HOME)
+        .worker_with("far", &engines[1], IN_OHIO)
         .listen("trusted_proxies = [\"127.0.0.0/8\"]\nregion = \"home\"")
         .listen(&format!("geoip = {file:?}"))
         .start();

@@ -274,6 +274,26 @@ impl Fleet {
     #[must_use]
     pub fn yet_to_tell(&self, only: Option<&[WorkerId]>, zones: Option<Zones>) -> Option<Arc<str>> {
         let inherited = self.remembered.lock().inherited();
+        self.silent(only, zones, inherited)
+    }
+
+    /// A worker, among these only, that a name which others have may belong to as well, because it has not said yet what
+    /// it serves.
+    #[must_use]
+    pub fn may_serve_too(
+        &self,
+        only: Option<&[WorkerId]>,
+        zones: Option<Zones>,
+    ) -> Option<Arc<str>> {
+        self.silent(only, zones, false)
+    }
+
+    fn silent(
+        &self,
+        only: Option<&[WorkerId]>,
+        zones: Option<Zones>,
+        inherited: bool,
+    ) -> Option<Arc<str>> {
         let core = self.core.lock();
         let silent = (0..).zip(&core.profiles).find(|(id, profile)| {
             let listed = only.is_none_or(|only| only.contains(&WorkerId(*id)));
