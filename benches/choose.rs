@@ -54,6 +54,8 @@ impl Bench {
             ask: Ask {
                 model: Some(model.clone()),
                 only: None,
+                zones: None,
+                from: None,
                 path: None,
                 work: Work::Generate,
                 prompt: Length::Tokens(700.0),

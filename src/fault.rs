@@ -17,6 +17,8 @@ pub enum Kind {
     Unauthorized,
     /// The key may not do this.
     Forbidden,
+    /// No configured worker that could answer is in a zone where this request may go.
+    Residency,
     /// No configured worker serves a model of this name.
     ModelNotFound,
     /// No route and no built-in path matches.
@@ -64,10 +66,11 @@ pub enum Blame {
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::BadRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
+        Kind::Residency,
         Kind::ModelNotFound,
         Kind::NoRoute,
         Kind::MethodNotAllowed,
@@ -92,6 +95,7 @@ impl Kind {
             Kind::BadRequest => (400, "bad_request", Blame::Client),
             Kind::Unauthorized => (401, "unauthorized", Blame::Client),
             Kind::Forbidden => (403, "forbidden", Blame::Client),
+            Kind::Residency => (403, "residency", Blame::Client),
             Kind::ModelNotFound => (404, "model_not_found", Blame::Client),
             Kind::NoRoute => (404, "no_route", Blame::Client),
             Kind::MethodNotAllowed => (405, "method_not_allowed", Blame::Client),

@@ -5,11 +5,12 @@
 //! that this version does not carry.
 
 mod class;
+mod client;
 mod limit;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Version};
+use http::{Method, Version};
 
 use crate::config::Plan;
 use crate::config::plan::{RoutePlan, Timeouts};
@@ -19,19 +20,11 @@ use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{Length, ModelName};
 pub use class::class;
+pub use client::Client;
 pub use limit::{Limit, deadline};
 
 /// The length of the JSON part of a KServe request with binary tensors.
 const KSERVE_HEADER_LENGTH: &str = "inference-header-content-length";
-
-/// Who asks, as the connection knows it.
-#[derive(Clone, Debug)]
-pub struct Client {
-    /// The address at the other end, as workers are told.
-    pub address: Option<HeaderValue>,
-    /// Whether HTTP/2 is spoken.
-    pub http2: bool,
-}
 
 /// What the fleet offers, as far as a request must be read by it.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use http::{Request, Response};
 use crate::admission::Intake;
 use crate::clock::Clock;
 use crate::config::Plan;
-use crate::decide::{Ask, Claim, Shortlist, State, Work};
+use crate::decide::{Ask, Claim, RegionId, Shortlist, State, Work};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
@@ -153,7 +153,8 @@ where
         tenant: 0,
         bytes: held.bytes().len() as u64,
     };
-    let ask = ask(&facts, &way, left, claim);
+    let from = client.region(&head.headers, &plan);
+    let ask = ask(&facts, &way, from, left, claim);
     let began = app.clock.now();
     let mut considered = Shortlist::default();
     let limit = Limit::of(way.timeouts(&plan).total, deadline);
@@ -168,7 +169,7 @@ where
         queue::within(limit, exchange.started(), app.clock, turn).await
     };
     exchange.considered(considered);
-    let (lease, waited) = turn?; // 404 429 503 504
+    let (lease, waited) = turn?; // 403 404 429 503 504
     exchange.queued(waited);
     exchange.routed(app.clock.now() - began - waited);
 
@@ -187,14 +188,25 @@ where
     Ok(Answer::Begun(begun))
 }
 
-fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>, claim: Claim) -> Ask {
-    let (only, path) = match way {
-        Way::Route(route) => (Some(route.workers.clone()), None),
-        Way::BuiltIn(built_in) => (None, Some(built_in.route())),
+fn ask(
+    facts: &RequestFacts,
+    way: &Way<'_>,
+    from: Option<RegionId>,
+    deadline: Option<Seconds>,
+    claim: Claim,
+) -> Ask {
+    let (only, zones, path) = match way {
+        Way::Route(route) => {
+            let zones = route.zones.as_ref().map(|zones| zones.set);
+            (Some(route.workers.clone()), zones, None)
+        }
+        Way::BuiltIn(built_in) => (None, None, Some(built_in.route())),
     };
     Ask {
         model: facts.model.clone(),
         only,
+        zones,
+        from,
         path,
         work: if facts.generates {
             Work::Generate
@@ -232,14 +244,19 @@ impl App {
         }
         let (plan, catalogue) = (self.plan.load(), self.fleet.catalogue());
         let mut causes = Vec::new();
-        for worker in self.fleet.snapshot() {
+        for (worker, configured) in self.fleet.snapshot().into_iter().zip(&plan.workers) {
             let routed = || plan.routes.iter().any(|r| r.workers.contains(&worker.id));
             let cause = match worker.state {
                 State::Up if !catalogue.of(worker.id).is_empty() || routed() => return Ok(()),
                 State::Up => "it serves no model and no route",
                 state => worker.reason.as_deref().unwrap_or(state.label()),
             };
-            causes.push(format!("{}: {cause}", worker.name));
+            if !configured.optional {
+                causes.push(format!("{}: {cause}", worker.name));
+            }
+        }
+        if causes.is_empty() {
+            causes.push("all workers are optional".to_owned());
         }
         let message = format!("nobody can answer ({})", causes.join("; "));
         Err(Fault::new(Kind::NoWorker, message))

@@ -84,13 +84,14 @@ impl Guest<'_> {
     /// Says how long it waited.
     ///
     /// # Errors
-    /// `queue_full`, `queue_timeout`, `model_not_found`, `no_worker`, and `bad_request` for a prompt that is too long.
+    /// `queue_full`, `queue_timeout`, `model_not_found`, `residency`, `no_worker`, and `bad_request` for a prompt that is
+    /// too long.
     pub async fn turn(self, considered: &mut Shortlist) -> Result<(Lease, Seconds), Fault> {
         let turn = self.fleet.reserve(self.ask, &[]);
         *considered = turn.considered;
         match turn.place {
             Ok(lease) => Ok((lease, Seconds::ZERO)),
-            Err(lack) if self.fleet.may_wait(&lack) => {
+            Err(lack) if self.fleet.may_wait(self.ask, &lack) => {
                 let began = self.clock.now();
                 let lease = Box::pin(self.in_line(&[], lack, considered)).await?;
                 Ok((lease, self.clock.now() - began))
@@ -223,10 +224,10 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A model that nobody is known to serve: not there, unless somebody among these has not said yet what it serves.
+/// A model that nobody is known to serve there: not to be had, unless a worker that may has not said yet what it serves.
 #[must_use]
-pub fn unknown_model(fleet: &Fleet, only: Option<&[WorkerId]>, not_there: Fault) -> Fault {
-    let Some(worker) = fleet.yet_to_tell(only) else {
+pub fn unless_silent(silent: Option<Arc<str>>, not_there: Fault) -> Fault {
+    let Some(worker) = silent else {
         return not_there;
     };
     let message = format!(
@@ -242,12 +243,19 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
         Some(name) if name.as_str().len() > LONGEST_NAME => "a model of so long a name".to_owned(),
         Some(name) => format!("`{name}`"),
     };
+    let only = ask.only.as_deref();
     match why {
         NoChoice::UnknownModel { nearest } => {
             let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
             let message = format!("no worker serves {model}{hint}");
             let not_there = Fault::new(Kind::ModelNotFound, message).param("model");
-            unknown_model(fleet, ask.only.as_deref(), not_there)
+            unless_silent(fleet.yet_to_tell(only, ask.zones), not_there)
+        }
+        NoChoice::Residency => {
+            let message =
+                format!("no worker that serves {model} is in a zone where this request may go");
+            let not_there = Fault::new(Kind::Residency, message);
+            unless_silent(fleet.may_serve_too(only, ask.zones), not_there)
         }
         NoChoice::TooLong { most } => {
             let beside = match ask.max_tokens {
@@ -274,9 +282,14 @@ mod tests {
 
     use super::*;
     use crate::config;
-    use crate::decide::Claim;
+    use crate::decide::{Claim, Zones};
     use crate::facts::Prefix;
     use crate::units::{Length, ModelName};
+
+    fn fleet_of(text: &str) -> Arc<Fleet> {
+        let plan = config::parse(text, Path::new("test.toml"), &|_| None).unwrap();
+        Fleet::new(&plan, Clock::start(), 1)
+    }
 
     /// One worker with one place.
     fn fleet() -> Arc<Fleet> {
@@ -292,14 +305,15 @@ mod tests {
             models = ["m"]
             max_inflight = 1
         "#;
-        let plan = config::parse(text, Path::new("test.toml"), &|_| None).unwrap();
-        Fleet::new(&plan, Clock::start(), 1)
+        fleet_of(text)
     }
 
     fn ask(model: &str) -> Ask {
         Ask {
             model: Some(ModelName::new(model)),
             only: None,
+            zones: None,
+            from: None,
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),
@@ -389,5 +403,42 @@ mod tests {
         let fault = block(first_turn(&fleet, &ask("n"))).unwrap_err();
         assert_eq!(fault.kind, Kind::ModelNotFound);
         assert!(fault.message.contains("`m`"), "{}", fault.message);
+    }
+
+    #[test]
+    fn a_model_outside_of_the_zones_is_refused_unless_somebody_inside_may_have_it() {
+        let told = |inside: &str| {
+            let fleet = fleet_of(&format!(
+                r#"
+                state = "unused"
+                [[region]]
+                name = "home"
+                zone = "eu"
+                [[machine]]
+                name = "desk"
+                region = "home"
+                [[worker]]
+                name = "inside"
+                url = "http://127.0.0.1:1"
+                engine = "vllm"
+                machine = "desk"
+                {inside}
+                [[worker]]
+                name = "outside"
+                url = "http://127.0.0.1:2"
+                engine = "vllm"
+                models = ["m"]
+                "#
+            ));
+            let ask = Ask {
+                zones: Some(Zones::one(0)),
+                ..ask("m")
+            };
+            block(first_turn(&fleet, &ask)).map(|_| ()).unwrap_err()
+        };
+        assert_eq!(told("models = [\"n\"]").kind, Kind::Residency);
+        let silent = told("");
+        assert_eq!(silent.kind, Kind::NoWorker);
+        assert!(silent.message.contains("`inside`"), "{}", silent.message);
     }
 }

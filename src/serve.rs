@@ -118,7 +118,7 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         .map_err(|error| StartError(format!("the access log can't be opened: {error}")))?;
     let observe = Arc::new(observe);
     let pool = |worker: &config::plan::WorkerPlan| {
-        let addresses = Arc::new(Addresses::of(&worker.origin));
+        let addresses = Arc::new(Addresses::of(&worker.origin, worker.optional));
         Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
     };
     let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();

@@ -13,6 +13,9 @@ use forebay::config::reference::{self, Kind, ROWS};
 use forebay::config::{self, Problem, Problems, dump};
 use forebay::rng::Rng;
 
+#[path = "support/mmdb.rs"]
+mod mmdb;
+
 const WORKER: &str =
     "[[worker]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nengine = \"vllm\"\nmodels = [\"m\"]\n";
 const CANARY: &str = "canary-7f3a91";
@@ -99,6 +102,81 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "open = true",
     ),
     (
+        "[listen]\ntrusted_proxies = [\"10.0.0.1/8\"]",
+        "behind its prefix",
+        "\"10.0.0.0/8\"",
+    ),
+    (
+        "[listen]\ntrusted_proxies = [\"proxy\"]",
+        "neither an IP address nor a network",
+        "trusted_proxies = [",
+    ),
+    (
+        "[listen]\ntrusted_proxies = [\"::1\", \"::1\"]",
+        "listed twice",
+        "once",
+    ),
+    (
+        "[listen]\nregion = \"home\"",
+        "no region of this name",
+        "[[region]]",
+    ),
+    (
+        "[listen]\nregion = \"hom\"\n[[region]]\nname = \"home\"",
+        "no region of this name",
+        "\"home\"",
+    ),
+    (
+        "[listen]\ngeoip = \"/does/not/exist\"\n[[region]]\nname = \"a\"\ncountries = [\"DE\"]",
+        "can't be used",
+        ".mmdb",
+    ),
+    (
+        "[[region]]\nname = \"a\"\n[[region]]\nname = \"a\"",
+        "has this name",
+        "of its own",
+    ),
+    (
+        "[[region]]\nname = \"a\"\nzone = \"e u\"",
+        "not a name for a zone",
+        "zone = ",
+    ),
+    (
+        "[[region]]\nname = \"ohio\"\nrtt = { ohoi = \"1ms\" }",
+        "no region of this name",
+        "\"ohio\"",
+    ),
+    (
+        "[[region]]\nname = \"a\"\nrtt = { a = \"61s\" }",
+        "out of range",
+        "rtt = {",
+    ),
+    (
+        "[[region]]\nname = \"a\"\nrtt = { a = 2 }",
+        "no unit",
+        "rtt = {",
+    ),
+    (
+        "[[region]]\nname = \"a\"\nrtt = { b = \"1ms\" }\n[[region]]\nname = \"b\"\nrtt = { a = \"2ms\" }",
+        "region a says 1ms",
+        "once",
+    ),
+    (
+        "[[region]]\nname = \"a\"\nnetworks = [\"10.0.0.0/8\"]\n[[region]]\nname = \"b\"\nnetworks = [\"10.0.0.0/8\"]",
+        "region a has a network",
+        "one of the two",
+    ),
+    (
+        "[[region]]\nname = \"a\"\ncountries = [\"DE\"]",
+        "nothing tells in which country",
+        "geoip = ",
+    ),
+    (
+        "[[region]]\nname = \"a\"\ncountries = [\"Germany\"]",
+        "two capital letters",
+        "\"DE\"",
+    ),
+    (
         "[listen]\ntls = {}",
         "not supported by this version yet",
         "leave it out",
@@ -133,6 +211,21 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "[routing]\nsample_above = 2",
         "out of range",
         "sample_above = ",
+    ),
+    (
+        "[routing]\ncost = \"0.5s\"",
+        "not a duration for an amount of money",
+        "per cent",
+    ),
+    (
+        "[routing]\ncost = \"1s per cent\"",
+        "no machine has a price",
+        "price_per_hour",
+    ),
+    (
+        "[routing]\ncost = \"1s per USD\"\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"1 EUR\"\n[[worker]]\nname = \"b\"\nurl = \"http://x\"\nmachine = \"desk\"",
+        "price is in EUR",
+        "one currency",
     ),
     ("[eject]\nerrors = 0", "out of range", "errors = 5"),
     (
@@ -176,6 +269,19 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "+machine = \"desk\"\n[[machine]]\nname = \"desk\"\nwake = {}",
         "not supported by this version yet",
         "leave it out",
+    ),
+    (
+        "+machine = \"desk\"\n[[machine]]\nname = \"desk\"\nregion = \"home\"",
+        "no region of this name",
+        "[[region]]",
+    ),
+    ("+tier = 10", "out of range", "tier = 1"),
+    ("+tags = [\"a\", \"a\"]", "listed twice", "once"),
+    ("+tags = [\"a b\"]", "not a name for a tag", "tags = ["),
+    (
+        "+optional = 1",
+        "true or false is wanted",
+        "optional = true",
     ),
     ("+test = \"of\"", "unknown word", "\"off\""),
     (
@@ -325,6 +431,41 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "once",
     ),
     (
+        "+tags = [\"vision\"]\n[[route]]\npath = \"/a\"\ntags = [\"visoin\"]",
+        "no [[worker]] carries this tag",
+        "\"vision\"",
+    ),
+    (
+        "+[[route]]\npath = \"/a\"\ntags = [\"vision\"]",
+        "no [[worker]] carries this tag",
+        "tags = [\"vision\"] into",
+    ),
+    (
+        "+tags = [\"x\"]\n[[worker]]\nname = \"b\"\nurl = \"http://x\"\ntags = [\"y\"]\n[[route]]\npath = \"/a\"\ntags = [\"x\", \"y\"]",
+        "carries all of these",
+        "ask for fewer",
+    ),
+    (
+        "+[[route]]\npath = \"/a\"\ntags = []",
+        "no tag in this list",
+        "leave the key out",
+    ),
+    (
+        "+[[route]]\npath = \"/a\"\nzones = []",
+        "no zone",
+        "leave the key out",
+    ),
+    (
+        "+[[route]]\npath = \"/a\"\nzones = [\"eu\"]",
+        "lies in a zone of this name",
+        "zone = \"eu\"",
+    ),
+    (
+        "+[[region]]\nname = \"home\"\nzone = \"eu\"\n[[route]]\npath = \"/a\"\nzones = [\"ue\"]",
+        "lies in a zone of this name",
+        "\"eu\"",
+    ),
+    (
         "+[[route]]\npath = \"/a/*\"\n[[route]]\npath = \"/a/b\"",
         "takes all of this before",
         "narrower",
@@ -363,6 +504,25 @@ fn only(text: &str) -> Problem {
     let found = problems(&whole);
     assert_eq!(found.iter().count(), 1, "{whole}\n{found}");
     found.iter().next().unwrap().clone()
+}
+
+#[test]
+fn a_database_and_countries_belong_together_and_a_country_to_one_region() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("c.mmdb"), mmdb::countries(&[])).unwrap();
+    let told = |regions: &str| {
+        let text = format!("[listen]\ngeoip = \"c.mmdb\"\n{regions}\n{WORKER}");
+        let read = config::parse(&text, &folder.path().join("forebay.toml"), &env);
+        read.map_or_else(|problems| problems.to_string(), |_| "good".to_owned())
+    };
+    let region = |name: &str, countries: &str| {
+        format!("[[region]]\nname = \"{name}\"\ncountries = [{countries}]\n")
+    };
+    assert!(told("").contains("no region has countries"));
+    let one = region("a", "\"DE\"");
+    assert_eq!(told(&one), "good");
+    let twice = one + &region("b", "\"AT\", \"DE\"");
+    assert!(told(&twice).contains("region a has a country of this list"));
 }
 
 #[test]
@@ -442,7 +602,7 @@ fn a_problem_reads_well() {
     assert_eq!(
         only("+max_infligth = 3").to_string(),
         "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
-         allowed: name, url, machine, engine, models, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, timeouts\n    \
+         allowed: name, url, machine, engine, models, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, tier, tags, optional, timeouts\n    \
          way out: did you mean max_inflight?"
     );
 }
@@ -527,21 +687,21 @@ fn broken_syntax_does_not_hide_other_mistakes() {
 /// Every row is a key that the reader reads: a value that fits nowhere is refused at it.
 #[test]
 fn every_key_of_the_reference_is_read() {
+    let is_list = |section| reference::row(section).is_some_and(|row| row.kind == Kind::Sections);
     for row in ROWS {
         let wrong = "1979-05-27";
         let text = match (row.section(), row.kind) {
             ("", _) => format!("{} = {wrong}", row.name()),
-            ("worker" | "route" | "machine", _) => {
+            (section, _) if is_list(section) => {
                 format!("[[{}]]\n{} = {wrong}", row.section(), row.name())
             }
             (section, _) => format!("[{section}]\n{} = {wrong}", row.name()),
         };
         let found = problems(&text);
-        let shown = row
-            .key
-            .replacen("worker.", "worker[0].", 1)
-            .replacen("route.", "route[0].", 1)
-            .replacen("machine.", "machine[0].", 1);
+        let shown = match row.section() {
+            section if is_list(section) => format!("{section}[0].{}", row.name()),
+            _ => row.key.to_owned(),
+        };
         let at_key =
             |problem: &&Problem| problem.key == shown && problem.message.contains("wanted here");
         let secret =

@@ -73,6 +73,24 @@ fn p09_a_name_that_was_never_resolved_is_said_and_followed() {
 }
 
 #[test]
+fn a_name_that_is_gone_is_a_warning_unless_its_worker_comes_and_goes() {
+    for (lines, level) in [("", "WARN"), ("optional = true", "INFO")] {
+        let server = NameServer::start(Says::NoSuchName);
+        let proxy = Proxy::setup()
+            .section(&format!("[dns]\nservers = [\"{}\"]", server.address))
+            .worker_at("named", "http://gpu.test:1", lines)
+            .launch();
+        let said = || {
+            let log = proxy.stderr();
+            let line = log.lines().find(|line| line.contains("can't be resolved"));
+            line.map(str::to_owned)
+        };
+        expect_soon("the log tells", || said().is_some());
+        assert!(said().unwrap().contains(level), "{lines}: {:?}", said());
+    }
+}
+
+#[test]
 fn p09_all_addresses_are_used_and_a_dead_one_costs_nothing() {
     let first = Engine::start();
     let second = Engine::beside(&first, SECOND);

@@ -459,6 +459,8 @@ fn shaped() -> Engine {
         card,
         max_inflight: 8,
         round_trip: Seconds::ZERO,
+        tier: 0,
+        price: 0.0,
     };
     Engine::shaped(&member, 1.0)
 }

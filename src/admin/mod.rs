@@ -310,6 +310,11 @@ mod tests {
             reason: None,
             since: Seconds(1_796_006_599.5),
             until: None,
+            region: None,
+            zone: None,
+            tier: 0,
+            tags: Vec::new(),
+            optional: false,
             machine: None,
             held: None,
             slow_start: None,
@@ -436,7 +441,7 @@ mod tests {
         let answer = ask(&admin(Ok(())), "GET", "/api/workers", &[BEARER]);
         let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
         let expected = serde_json::json!({
-            "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up",
+            "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up", "tier": 0, "optional": false,
             "since": "2026-11-30T02:43:19.500Z", "engine": "vllm", "models": ["chat"], "inflight": 2, "max_inflight": 64,
             "queue": 1, "decoding": 1, "prefill": { "request_s": 0.01, "token_s": 0.0002 },
             "rtt_s": 0.001, "speed": 2.3, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "lost": 0, "refused": 0}, "failures": 0,

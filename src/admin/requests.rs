@@ -18,12 +18,12 @@
 //! | `chosen_s` | when |
 //! | `worker`, `sent_s`, `outcome`, `ended_s` | the attempt that it led to; none when nobody was picked |
 //! | `prompt_tokens` | the length of the prompt, where its beginning was looked up |
-//! | `candidates` | who serves the model and is allowed: the picked one, then the cheapest |
+//! | `candidates` | who serves the model and is on the route: the picked one, then the cheapest |
 //! | `left_out` | how many more of them are not shown |
 //!
 //! and of each candidate its `worker`, its `fate` (`picked`, `candidate`, or the reason why it was left out), and,
 //! unless a large fleet was sampled and it was not drawn, its price: `total_s` and in `terms_s` what that consists of
-//! (`net`, `wait`, `own`, `decode`, `external`, `failure`), with `cached_tokens`, what it was believed to have of the
+//! (`net`, `wait`, `own`, `decode`, `external`, `failure`, `price`), with `cached_tokens`, what it was believed to have of the
 //! prompt, where that was looked up. All in seconds, the moments counted from when the head had been read. What is not
 //! known is missing.
 

@@ -47,6 +47,19 @@ pub struct WorkerRow {
     /// The machine that it shares with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Arc<str>>,
+    /// The region that this machine is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<Arc<str>>,
+    /// The zone that this region lies in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Arc<str>>,
+    /// Who is asked first: the lowest tier that somebody is up in.
+    pub tier: u8,
+    /// What it carries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Arc<str>>,
+    /// Whether it comes and goes, so that its absence is no reason to worry.
+    pub optional: bool,
     /// How much longer it asked to be left alone.
     #[serde(
         rename = "held_s",

@@ -8,11 +8,11 @@ use std::fmt::Display;
 
 use super::plan::{
     AccessTarget, ClassPlan, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin,
-    Plan, ProbePlan, QueuePlan, Retries, RoutePlan, Routing, Secret, TestPlan, TimeoutOverrides,
-    Timeouts, WorkerPlan,
+    Plan, ProbePlan, QueuePlan, RegionPlan, Retries, RoutePlan, Routing, Secret, TestPlan,
+    TimeoutOverrides, Timeouts, WorkerPlan,
 };
 use super::words::Choice;
-use crate::decide::EjectRule;
+use crate::decide::{EjectRule, RegionId};
 use crate::units::Seconds;
 
 const HIDDEN: &str = "***";
@@ -29,6 +29,7 @@ pub fn json(plan: &Plan) -> String {
         dns,
         routing,
         queue,
+        regions,
         machines,
         workers,
         routes,
@@ -36,29 +37,69 @@ pub fn json(plan: &Plan) -> String {
         log,
     } = plan;
     let route = |route| show_route(route, workers);
+    let region = |region| show_region(region, regions);
+    let machine = |machine| show_machine(machine, regions);
     object(&[
         ("state", text(state.display())),
         ("drain", text(drain)),
-        ("listen", show_listen(listen)),
+        ("listen", show_listen(listen, regions)),
         ("admin", object(&[("token", secret(admin_token.as_ref()))])),
         ("limits", show_limits(limits)),
         ("timeouts", show_timeouts(timeouts)),
         ("dns", object(&[("servers", list(dns.iter().map(text)))])),
         ("routing", show_routing(routing)),
         ("queue", show_queue(queue)),
-        ("machine", list(machines.iter().map(show_machine))),
+        ("region", list(regions.iter().map(region))),
+        ("machine", list(machines.iter().map(machine))),
         ("worker", list(workers.iter().map(show_worker))),
         ("route", list(routes.iter().map(route))),
         ("log", show_log(log)),
     ])
 }
 
-fn show_listen(listen: &Listen) -> String {
-    let Listen { http, admin } = listen;
+fn show_listen(listen: &Listen, regions: &[RegionPlan]) -> String {
+    let Listen {
+        http,
+        admin,
+        trusted_proxies,
+        region,
+        geoip,
+    } = listen;
+    let geoip = geoip.as_ref().map(|geoip| text(geoip.path().display()));
     object(&[
         ("http", list(http.iter().map(text))),
         ("admin", text(admin)),
+        ("trusted_proxies", list(trusted_proxies.iter().map(text))),
+        ("region", region_name(*region, regions)),
+        ("geoip", or_null(geoip)),
     ])
+}
+
+fn show_region(region: &RegionPlan, regions: &[RegionPlan]) -> String {
+    let RegionPlan {
+        name,
+        zone,
+        round_trips,
+        networks,
+        countries,
+    } = region;
+    let named = |(to, span): &(RegionId, Seconds)| {
+        let to = regions.get(usize::from(to.0))?;
+        Some((&*to.name, text(span)))
+    };
+    let round_trips: Vec<_> = round_trips.iter().filter_map(named).collect();
+    object(&[
+        ("name", text(name)),
+        ("zone", or_null(zone.as_ref().map(|zone| text(&zone.name)))),
+        ("rtt", object(&round_trips)),
+        ("networks", list(networks.iter().map(text))),
+        ("countries", list(countries.iter().map(text))),
+    ])
+}
+
+fn region_name(region: Option<RegionId>, regions: &[RegionPlan]) -> String {
+    let region = region.and_then(|id| regions.get(usize::from(id.0)));
+    or_null(region.map(|region| text(&region.name)))
 }
 
 fn show_limits(limits: &Limits) -> String {
@@ -120,6 +161,7 @@ fn show_routing(routing: &Routing) -> String {
         all_down,
         retries,
         sample_above,
+        cost,
     } = routing;
     let Retries { extra, on } = retries;
     let retries = object(&[
@@ -132,6 +174,7 @@ fn show_routing(routing: &Routing) -> String {
         ("all_down", text(all_down.word())),
         ("retries", retries),
         ("sample_above", sample_above.to_string()),
+        ("cost", or_null(cost.map(text))),
     ])
 }
 
@@ -164,9 +207,10 @@ fn show_queue(queue: &QueuePlan) -> String {
     ])
 }
 
-fn show_machine(machine: &MachinePlan) -> String {
+fn show_machine(machine: &MachinePlan, regions: &[RegionPlan]) -> String {
     let MachinePlan {
         name,
+        region,
         watts,
         idle_watts,
         price_per_hour,
@@ -174,6 +218,7 @@ fn show_machine(machine: &MachinePlan) -> String {
     let number = |number: Option<f64>| or_null(number.map(|number| number.to_string()));
     object(&[
         ("name", text(name)),
+        ("region", region_name(*region, regions)),
         ("watts", number(*watts)),
         ("idle_watts", number(*idle_watts)),
         ("price_per_hour", or_null(price_per_hour.map(text))),
@@ -196,6 +241,9 @@ fn show_worker(worker: &WorkerPlan) -> String {
         eject,
         test,
         metrics,
+        tier,
+        tags,
+        optional,
         timeouts,
     } = worker;
     let headers: Vec<_> = headers
@@ -223,6 +271,9 @@ fn show_worker(worker: &WorkerPlan) -> String {
         ("eject", show_eject(eject)),
         ("test", show_test(test)),
         ("metrics_url", or_null(metrics.as_ref().map(show_origin))),
+        ("tier", tier.to_string()),
+        ("tags", list(tags.iter().map(text))),
+        ("optional", optional.to_string()),
         ("timeouts", show_overrides(timeouts)),
     ])
 }
@@ -296,13 +347,20 @@ fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {
     let RoutePlan {
         pattern,
         workers,
+        tags,
+        zones,
         repeat,
         timeouts,
     } = route;
+    let zones = zones
+        .as_ref()
+        .map(|zones| list(zones.names.iter().map(text)));
     let named = workers.iter().filter_map(|id| fleet.get(id.index()));
     object(&[
         ("path", text(&pattern.text)),
         ("workers", list(named.map(|worker| text(&worker.name)))),
+        ("tags", list(tags.iter().map(text))),
+        ("zones", or_null(zones)),
         ("repeat", text(repeat.word())),
         ("timeouts", show_timeouts(timeouts)),
     ])

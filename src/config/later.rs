@@ -13,7 +13,6 @@ const LATER: &[(&str, &[&str])] = &[
             "currency",
             "model",
             "tenant",
-            "region",
             "tariff",
             "jobs",
             "autoscale",
@@ -21,20 +20,12 @@ const LATER: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("listen", &["tls", "trusted_proxies"]),
+    ("listen", &["tls"]),
     ("limits", &["body_rate", "connections_per_address"]),
-    ("machine", &["region", "tariff", "hours", "wake"]),
+    ("machine", &["tariff", "hours", "wake"]),
     (
         "worker",
-        &[
-            "grpc_url",
-            "kv_events",
-            "ca",
-            "tags",
-            "lora",
-            "resident",
-            "optional",
-        ],
+        &["grpc_url", "kv_events", "ca", "lora", "resident"],
     ),
 ];
 

@@ -3,8 +3,11 @@
 //! A [`Plan`] is built only by the checks of this room, so whoever holds one may rely on what the field docs say. It
 //! holds no text that still needs parsing, no default that still needs filling in, and no reference that may dangle.
 
+mod cost;
+mod geoip;
 mod machine;
 mod queue;
+pub mod region;
 mod worker;
 
 use std::net::SocketAddr;
@@ -12,11 +15,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::uri::PathAndQuery;
+use ipnet::IpNet;
 
-use crate::decide::{AllDown, Policy};
+use crate::decide::{AllDown, Policy, RegionId};
 use crate::units::{Bytes, Seconds, WorkerId};
+pub use cost::{CostRate, MoneyUnit};
+pub use geoip::GeoIp;
 pub use machine::MachinePlan;
 pub use queue::{ClassPlan, QueuePlan};
+pub use region::{Country, RegionPlan, Zone, ZonesPlan};
 pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
@@ -38,6 +45,8 @@ pub struct Plan {
     pub routing: Routing,
     /// How requests stand in line.
     pub queue: QueuePlan,
+    /// Where machines and clients are; names are unique; a region's place in this list is its [`RegionId`].
+    pub regions: Vec<RegionPlan>,
     /// Boxes that workers share or that have a price; names are unique.
     pub machines: Vec<MachinePlan>,
     /// At least one worker; names are unique; a worker's place in this list is its [`WorkerId`].
@@ -50,13 +59,35 @@ pub struct Plan {
     pub log: LogPlan,
 }
 
+impl Plan {
+    /// The machine that a worker names.
+    #[must_use]
+    pub fn machine_of(&self, worker: &WorkerPlan) -> Option<&MachinePlan> {
+        let mut machines = self.machines.iter();
+        machines.find(|machine| worker.machine.as_ref() == Some(&machine.name))
+    }
+
+    /// The region that a worker is in.
+    #[must_use]
+    pub fn region_of(&self, worker: &WorkerPlan) -> Option<&RegionPlan> {
+        let region = self.machine_of(worker)?.region?;
+        self.regions.get(usize::from(region.0))
+    }
+}
+
 /// Where the proxy listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Listen {
     /// Client addresses; at least one, and all can be bound side by side.
     pub http: Vec<SocketAddr>,
     /// The admin address.
     pub admin: SocketAddr,
+    /// Whose `X-Forwarded-*` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Where the proxy is.
+    pub region: Option<RegionId>,
+    /// What tells an address's country.
+    pub geoip: Option<Arc<GeoIp>>,
 }
 
 /// Bounds on what a client sends.
@@ -131,6 +162,8 @@ pub struct Routing {
     pub retries: Retries,
     /// With more candidates than this a few are drawn and compared; at least 3.
     pub sample_above: u32,
+    /// What money is worth in seconds; nothing when absent.
+    pub cost: Option<CostRate>,
 }
 
 /// Sending again, before the first byte has gone to the client.
@@ -208,8 +241,12 @@ pub enum Protocol {
 pub struct RoutePlan {
     /// The pattern as typed; also the `route` of logs and metrics.
     pub pattern: Pattern,
-    /// Who may answer; at least one.
+    /// Who may answer, as far as names and tags say; at least one.
     pub workers: Arc<[WorkerId]>,
+    /// What all of them carry.
+    pub tags: Vec<Arc<str>>,
+    /// Where its requests may go; anywhere when absent.
+    pub zones: Option<ZonesPlan>,
     /// Whether its requests may be repeated after they were sent.
     pub repeat: Repeat,
     /// The timeouts that hold here, before a worker's own.

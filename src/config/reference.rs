@@ -9,6 +9,7 @@ mod fleet;
 mod kinds;
 mod process;
 mod queue;
+mod region;
 mod rows;
 
 pub use entry::{FORMS, manual};

@@ -7,6 +7,7 @@ use super::calibration::Tests;
 use super::cost::Terms;
 use super::eject::EjectRule;
 use super::pick::Policy;
+use super::place::{Place, RegionId, Zones};
 use super::queue::LineRules;
 use super::standing::AllDown;
 use crate::facts::Prefix;
@@ -47,6 +48,14 @@ pub struct WorkerSpec {
     pub tests: Tests,
     /// The longest prompt that the operator lets it have, in tokens.
     pub longest_prompt: Option<u32>,
+    /// Where it is.
+    pub place: Place,
+    /// Who is asked first: the lowest tier that somebody is up in.
+    pub tier: u8,
+    /// Whether it comes and goes, so that nobody should wait for it to come back.
+    pub optional: bool,
+    /// What a second of its machine is worth, in seconds; zero or more.
+    pub price: f64,
 }
 
 impl WorkerSpec {
@@ -64,6 +73,10 @@ impl WorkerSpec {
             eject: EjectRule::default(),
             tests: Tests::Off,
             longest_prompt: None,
+            place: Place::default(),
+            tier: 0,
+            optional: false,
+            price: 0.0,
         }
     }
 }
@@ -148,6 +161,10 @@ pub struct Ask {
     pub model: Option<ModelName>,
     /// The workers its route allows; all when absent.
     pub only: Option<Arc<[WorkerId]>>,
+    /// The zones that it may go to; anywhere when absent.
+    pub zones: Option<Zones>,
+    /// The region that it comes from, where that is known.
+    pub from: Option<RegionId>,
     /// The built-in path that it was sent to; workers known not to serve it come last.
     pub path: Option<&'static str>,
     /// What kind of work it is.
@@ -190,6 +207,8 @@ pub enum NoChoice {
         /// The most similar name among those that would do.
         nearest: Option<ModelName>,
     },
+    /// The model is known, but nobody who serves it is within the zones that this request may go to.
+    Residency,
     /// The model is known, but everyone who serves it is down or was tried.
     Down,
     /// Its prompt is too long for everyone who may serve it.

@@ -1,6 +1,6 @@
 //! Whom a choice considered, and what became of each: what "why this worker" is answered from.
 //!
-//! Everybody who may serve the request stands in the list, priced, also those who were left out, so that a person sees
+//! Everybody who serves the model on the request's route stands in the list, priced, also those who were left out, so that a person sees
 //! that the fast machine was full rather than wonders why it was not asked. It is written as the choice is made, by the
 //! very code that makes it, into space that the next choice reuses: an explanation can't disagree with the choice, and
 //! costs nothing when nobody asks. What is to outlast the next choice is copied into a [`Shortlist`].
@@ -37,6 +37,8 @@ pub enum Fate {
 pub enum Exclusion {
     /// It was tried for this request already.
     Tried,
+    /// It is outside of the zones that the request may go to.
+    Zone,
     /// The prompt is too long for it.
     TooLong,
     /// Its probes say that it is down.
@@ -47,10 +49,14 @@ pub enum Exclusion {
     Held,
     /// It does not know the path, and somebody else does.
     Unsupported,
+    /// Somebody of a lower tier is up.
+    Tier,
     /// A worker of its machine was tried for this request already, and there is another machine.
     SameMachine,
     /// It holds as many requests as it may.
     Full,
+    /// Its free places are kept for higher classes.
+    Reserved,
     /// The fleet is so large that only a few were drawn to be compared.
     NotSampled,
     /// It would answer too late for the client, and somebody else would not.
@@ -71,7 +77,7 @@ pub struct Shortlist {
     pub best: f32,
 }
 
-/// One worker in what is kept of a choice. 36 bytes.
+/// One worker in what is kept of a choice. 40 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Who.
@@ -174,13 +180,16 @@ impl Exclusion {
     pub const fn label(self) -> &'static str {
         match self {
             Exclusion::Tried => "tried",
+            Exclusion::Zone => "zone",
             Exclusion::TooLong => "too_long",
             Exclusion::Down => "down",
             Exclusion::Ejected => "ejected",
             Exclusion::Held => "held",
             Exclusion::Unsupported => "unsupported",
+            Exclusion::Tier => "tier",
             Exclusion::SameMachine => "same_machine",
             Exclusion::Full => "full",
+            Exclusion::Reserved => "reserved",
             Exclusion::NotSampled => "not_sampled",
             Exclusion::Deadline => "deadline",
         }
@@ -255,6 +264,6 @@ mod tests {
 
     #[test]
     fn an_entry_stays_small() {
-        assert_eq!(size_of::<Entry>(), 36);
+        assert_eq!(size_of::<Entry>(), 40);
     }
 }

@@ -4,7 +4,7 @@
 //! counts and utilisation can't be. For worker i and a request:
 //!
 //! ```text
-//! C    = net + wait + own + decode + external + failure
+//! C    = net + wait + own + decode + external + failure + price
 //! u    = prompt − what it is believed to have in its cache (h), at least 16  see `reuse.rs`
 //! x    = u·(1 + (h + u/2)/40,000)             work without output tokens: x = u
 //! own  = a + b·x                              the prefill line of this kind of work
@@ -12,9 +12,10 @@
 //!        at least until its memory has room   see `memory.rs`
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
-//! net  = smoothed time of a round trip
+//! net  = the round trip between the client's region and the worker's as written down, else the measured one, smoothed
 //! external = ½·(d·E[out] + ½·own)·streams     delay laid on the streams that run there
 //! failure  = (1 − exp(−λ·D))·(D + loss)       D: the terms before; loss: what a failed request lost of late
+//! price    = p·(own + decode)/(1 + held)      p: what a second of the machine is worth in seconds; held: requests there
 //! ```
 //!
 //! The lines are those of a worker alone: beside busy neighbours on its machine, own, decode and the sum in wait take
@@ -36,12 +37,16 @@
 //! did best in simulation. The failure term is the worth of a machine that lasts: the chance that an outage falls into
 //! the time the request is there, times the time that is then lost.
 //!
+//! The price is money, turned into seconds by the operator's own rate (`routing.cost`): without one it is zero. A machine
+//! costs the same whoever uses it, so those who share it share its price.
+//!
 //! Simulated over public traces, this backlog in tokens priced by learned speeds is nearly all of what a clairvoyant
 //! router gains over counting requests. Prices cost constant time per worker: the sums over Q are kept, not recomputed.
 
 use super::ask::Work;
 use super::machine::Machine;
 use super::memory;
+use super::place::RegionId;
 use super::worker::Worker;
 use crate::units::{Length, Seconds};
 
@@ -69,6 +74,8 @@ pub(super) struct Size {
     pub output: f64,
     /// What `prompt` was reckoned from.
     pub seen: Length,
+    /// Where it comes from, where that is known.
+    pub from: Option<RegionId>,
 }
 
 impl Size {
@@ -80,6 +87,7 @@ impl Size {
             cached: 0.0,
             output,
             seen: Length::Tokens(prompt),
+            from: None,
         }
     }
 
@@ -121,11 +129,13 @@ pub struct Terms {
     pub external: Seconds,
     /// What is expected to be lost because the worker fails meanwhile.
     pub failure: Seconds,
+    /// What its share of the machine costs, as far as money counts.
+    pub price: Seconds,
 }
 
 impl Terms {
     /// How many there are.
-    pub const PARTS: usize = 6;
+    pub const PARTS: usize = 7;
 
     /// All of them, with their names.
     #[must_use]
@@ -137,13 +147,14 @@ impl Terms {
             ("decode", self.decode),
             ("external", self.external),
             ("failure", self.failure),
+            ("price", self.price),
         ]
     }
 
     /// The price: all terms together.
     #[must_use]
     pub fn total(&self) -> Seconds {
-        self.answer() + self.external + self.failure
+        self.answer() + self.external + self.failure + self.price
     }
 
     /// The expected seconds for which it keeps its worker at work: what is charged to its tenant.
@@ -178,17 +189,20 @@ pub(super) fn price(
     };
     let own = worker.speeds().prefill(size.work).at(size.reading()) * slowdown;
     let slowed = Seconds(worker.speeds().decode().slope * tokens) + own * HELD_UP;
+    let told = worker.spec().place.round_trip(size.from);
     let ahead = worker.backlog().ahead(worker.speeds(), slowdown, now);
     let mut terms = Terms {
-        net: worker.net(),
+        net: told.unwrap_or_else(|| worker.net()),
         wait: memory::wait(worker, size, own, decode).max(ahead),
         own,
         decode,
         external: slowed * f64::from(worker.decoding()) * EXTERNALITY,
         failure: Seconds::ZERO,
+        price: Seconds::ZERO,
     };
     let there = terms.total();
     terms.failure = (there + loss) * -(-machine.hazard(now) * there.0).exp_m1();
+    terms.price = (own + decode) * worker.spec().price / f64::from(machine.held() + 1);
     terms
 }
 
@@ -205,6 +219,7 @@ mod tests {
         cached: 0.0,
         output: 101.0,
         seen: Length::Tokens(600.0),
+        from: None,
     };
     const EMBEDDING: Size = Size {
         work: Work::Embed,
@@ -212,6 +227,7 @@ mod tests {
         cached: 0.0,
         output: 101.0,
         seen: Length::Tokens(2_000.0),
+        from: None,
     };
 
     /// A worker 20 ms away that was sent these at 1 s.

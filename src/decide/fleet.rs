@@ -8,7 +8,8 @@
 //! the same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may
 //! take any slot it finds free without overtaking anybody.
 
-use std::collections::BTreeMap;
+mod line;
+
 use std::sync::Arc;
 
 use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, WorkerSpec};
@@ -16,7 +17,8 @@ use super::booking::Booking;
 use super::calibration::{Test, Tests};
 use super::considered::{Considered, Shortlist};
 use super::health::State;
-use super::queue::{LineFull, Ticket, Turn, Waiter, WaitingLine};
+use super::place::Zones;
+use super::queue::{Ticket, WaitingLine};
 use super::roster::Roster;
 use super::speed::SavedSpeeds;
 use super::view::WorkerView;
@@ -46,6 +48,8 @@ pub struct StateChange {
     pub reason: Option<String>,
     /// When it ends by itself, if it does.
     pub until: Option<Seconds>,
+    /// Whether it comes and goes, so that this is no reason to worry.
+    pub optional: bool,
 }
 
 /// The end of somebody's wait.
@@ -73,8 +77,8 @@ impl FleetState {
     /// Picks a worker for a request and books a place on it, in one step; never one that was tried.
     ///
     /// # Errors
-    /// When nobody knows the model, the prompt is too long for everybody who does, nobody of them is alive and untried, or
-    /// all of those are at their cap.
+    /// When nobody knows the model or nobody who does is within the request's zones, the prompt is too long for everybody
+    /// who may have it, nobody of them is alive and untried, or all of those are at their cap.
     pub fn choose(
         &mut self,
         ask: &Ask,
@@ -95,7 +99,7 @@ impl FleetState {
     }
 
     /// Whom the last choice considered, also one that a [grant](Self::grants) made or that picked nobody: all who serve
-    /// the model and are allowed, in the order of their ids or of the route's list. To be read under the same lock.
+    /// the model and are on the route, in the order of their ids or of the route's list. To be read under the same lock.
     #[must_use]
     pub fn considered(&self) -> &[Considered] {
         self.roster.considered()
@@ -229,85 +233,11 @@ impl FleetState {
         self.roster.recall(worker, saved)
     }
 
-    /// Waits for a slot, after [`NoChoice::Busy`] or [`NoChoice::Away`], or for a worker, after [`NoChoice::Down`]; those
-    /// already tried are not waited for.
-    ///
-    /// # Errors
-    /// When as many wait as may.
-    pub fn stand_in_line(
-        &mut self,
-        ask: Ask,
-        tried: &[WorkerId],
-        now: Seconds,
-    ) -> Result<Ticket, LineFull> {
-        let ask = self.roster.measured(ask);
-        let barred = self.roster.barred(&ask);
-        let tried = tried.to_vec();
-        self.line.join(Waiter {
-            ask,
-            tried,
-            barred,
-            since: now,
-        })
-    }
-
-    /// Stops waiting; nothing happens when the ticket was granted or given up before.
-    pub fn leave_line(&mut self, ticket: Ticket, now: Seconds) {
-        self.line.leave(ticket, now);
-    }
-
-    /// How many wait.
+    /// Whether a worker is within these zones.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.line.len()
-    }
-
-    /// How many of each class wait, for those that have any.
-    #[must_use]
-    pub fn depths(&self) -> BTreeMap<u8, usize> {
-        self.line.depths()
-    }
-
-    /// When those who are before a newcomer of this class will have been served, by how fast the line moved of late.
-    #[must_use]
-    pub fn line_clears_in(&self, class: u8, now: Seconds) -> Option<Seconds> {
-        self.line.clears_in(class, now)
-    }
-
-    /// What a request waits for, or would.
-    #[must_use]
-    pub fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
-        self.roster.lacks(ask, tried)
-    }
-
-    /// Ends the wait of everybody who can be served now, in the order of the line, and of everybody who waits for
-    /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet.
-    pub fn grants(&mut self, now: Seconds, rng: &mut Rng) -> Vec<Grant> {
-        let mut grants = Vec::new();
-        let mut heads = self.line.heads(now);
-        while let Some(Turn { ticket, .. }) = heads.pop_first() {
-            let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
-                continue;
-            };
-            let result = self.roster.choose(ask, tried, now, rng);
-            match &result {
-                Err(NoChoice::Busy | NoChoice::Away) => continue,
-                Err(NoChoice::Down) if tried.is_empty() && self.line.holds() => continue,
-                Err(_) => {}
-                Ok(choice) => {
-                    let (claim, busy) = (ask.claim, choice.terms.busy());
-                    self.line.charge(claim, busy, true);
-                    self.line.served(now);
-                }
-            }
-            heads.extend(self.line.leave(ticket, now));
-            grants.push(Grant {
-                ticket,
-                result,
-                considered: self.roster.shortlist(),
-            });
-        }
-        grants
+    pub fn is_within(&self, worker: WorkerId, zones: Option<Zones>) -> bool {
+        let worker = self.roster.workers().get(worker.index());
+        worker.is_some_and(|worker| worker.spec().place.is_within(zones))
     }
 
     /// A worker's state.
@@ -358,6 +288,7 @@ impl FleetState {
             to,
             reason: worker.condition().reason(),
             until: worker.condition().until(),
+            optional: worker.spec().optional,
         })
     }
 }
@@ -379,6 +310,8 @@ mod tests {
         Ask {
             model: None,
             only: None,
+            zones: None,
+            from: None,
             path: None,
             work: Work::Embed,
             prompt: Length::Tokens(10.0),

@@ -52,6 +52,8 @@ pub(super) struct Machine {
     hazard: Hazard,
     /// Workers that hold a request.
     busy: u32,
+    /// Requests that they hold.
+    held: u32,
     /// Until now.
     company: Mark,
     coupling: Coupling,
@@ -108,15 +110,37 @@ impl Default for Coupling {
 }
 
 impl Machine {
-    /// A worker of it gets its first request.
-    pub(super) fn begin(&mut self, now: Seconds) {
+    /// A worker of it that holds so many requests gets one more.
+    pub(super) fn take(&mut self, held: u32, now: Seconds) {
+        if held == 0 {
+            self.begin(now);
+        }
+        self.held += 1;
+    }
+
+    /// A request has ended on a worker of it that still holds so many.
+    pub(super) fn give_back(&mut self, left: u32, now: Seconds) {
+        self.held = self.held.saturating_sub(1);
+        if left == 0 {
+            self.end(now);
+        }
+    }
+
+    /// A worker of it loses all requests that it holds.
+    pub(super) fn lose(&mut self, held: u32, now: Seconds) {
+        self.held = self.held.saturating_sub(held);
+        if held > 0 {
+            self.end(now);
+        }
+    }
+
+    fn begin(&mut self, now: Seconds) {
         self.advance(now);
         self.busy += 1;
         self.hazard.begin(now);
     }
 
-    /// A worker of it has no request any more.
-    pub(super) fn end(&mut self, now: Seconds) {
+    fn end(&mut self, now: Seconds) {
         self.advance(now);
         self.busy = self.busy.saturating_sub(1);
         self.hazard.end(now);
@@ -135,6 +159,11 @@ impl Machine {
     /// Workers that hold a request.
     pub(super) fn busy(&self) -> u32 {
         self.busy
+    }
+
+    /// Requests that they hold.
+    pub(super) fn held(&self) -> u32 {
+        self.held
     }
 
     /// Now, to ask for the company since.

@@ -109,6 +109,8 @@ mod tests {
         let ask = Ask {
             model: None,
             only: Some(among.into()),
+            zones: None,
+            from: None,
             path: None,
             work,
             prompt: Length::Tokens(600.0),

@@ -13,7 +13,7 @@
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
 //!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
-//! - `room` says for whom a prompt is too long;
+//! - `room` says for whom a prompt is too long; `place` where it may go and how far that is;
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
 //! - `calibration` says who is due for a test request, because nobody has used it for a while;
@@ -40,6 +40,7 @@ mod machine;
 mod memory;
 mod outage;
 mod pick;
+mod place;
 mod prefix_index;
 mod queue;
 mod retry;
@@ -65,6 +66,7 @@ pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;
 pub use line_fit::{Line, LineSums};
 pub use pick::Policy;
+pub use place::{Place, RegionId, Zones};
 pub use prefix_index::{Matches, PrefixIndex};
 pub use queue::{LineFull, LineRules, Ticket};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};

@@ -102,6 +102,8 @@ mod tests {
         let ask = Ask {
             model: None,
             only: None,
+            zones: None,
+            from: None,
             path: None,
             work,
             prompt: Length::Tokens(1e6),

@@ -10,6 +10,7 @@
 mod considering;
 mod eligible;
 mod models;
+mod reserve;
 mod testing;
 
 use std::collections::BTreeMap;
@@ -270,12 +271,16 @@ impl Roster {
         self.models.iter().try_for_each(Model::check)?;
         self.reuse.check()?;
         for (home, machine) in self.machines.iter().enumerate() {
-            let busy = self.workers.iter().zip(&self.homes);
-            let busy = busy.filter(|(worker, at)| **at == home && worker.inflight() > 0);
-            let (counted, kept) = (busy.count(), machine.busy());
-            if u32::try_from(counted) != Ok(kept) {
+            let here = self.workers.iter().zip(&self.homes);
+            let here = here.filter(|(_, at)| **at == home);
+            let held = here.map(|(worker, _)| worker.inflight());
+            let counted = held.fold((0, 0), |(busy, sum), held| {
+                (busy + u32::from(held > 0), sum + held)
+            });
+            let kept = (machine.busy(), machine.held());
+            if counted != kept {
                 return Err(format!(
-                    "machine {home}: {counted} workers are busy, {kept} counted"
+                    "machine {home}: workers busy and requests held are {counted:?}, kept as {kept:?}"
                 ));
             }
         }
@@ -291,6 +296,7 @@ impl Roster {
         let prompt = believable(Some(self.models[row].density.tokens(ask.prompt)));
         Size {
             seen: ask.prompt,
+            from: ask.from,
             ..Size::new(ask.work, prompt.unwrap_or_default(), output)
         }
     }
@@ -325,12 +331,21 @@ impl Roster {
         }
     }
 
+    /// Whether somebody may come up whom this request can wait for. For who comes and goes nobody waits.
+    pub(super) fn is_awaited(&self, ask: &Ask) -> bool {
+        self.row(ask).is_some_and(|row| {
+            let nobody_lists_it = self.models[row].workers.is_empty();
+            nobody_lists_it || self.serving(ask, row).any(|worker| !worker.spec().optional)
+        })
+    }
+
     /// Why there was no candidate.
     fn refusal(&self, ask: &Ask, row: usize, tried: &[WorkerId]) -> NoChoice {
         let fit = self.fit(ask, row, tried);
         let need = fit.need();
         let returns = |worker: &Worker| {
             worker.condition().state() == State::Ejected
+                && !worker.spec().optional
                 && !tried.contains(&worker.id())
                 && !need.exceeds(worker)
         };
@@ -345,6 +360,8 @@ impl Roster {
         } else if self.models[row].workers.is_empty() || serving().next().is_some() {
             // A known name is not unknown because nobody lists it just now.
             NoChoice::Down
+        } else if self.routed(ask, row).next().is_some() {
+            NoChoice::Residency
         } else {
             self.unknown(ask)
         }
@@ -406,6 +423,8 @@ mod tests {
         Ask {
             model: model.map(ModelName::new),
             only: None,
+            zones: None,
+            from: None,
             path: None,
             work: Work::Generate,
             prompt: Length::Tokens(100.0),

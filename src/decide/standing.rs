@@ -9,6 +9,11 @@
 //! it stays out; but rather than let requests wait out its time with nobody else left, it is tried.
 //!
 //! When nobody is alive, the operator's rule says whether those who are not are tried after all.
+//!
+//! Among workers of one kind the operator's tiers decide: the lowest that somebody is left in is asked, and the next one
+//! stands by, as HAProxy's `backup` servers and Envoy's priorities do. A worker at its cap is still there, so requests
+//! wait for it; one that is down, ejected or on hold, was tried or is too small leaves its tier to the others. Who does not
+//! know the request's path comes after those who do, in whatever tier: it could only refuse.
 
 use super::worker::Worker;
 
@@ -27,6 +32,17 @@ pub(super) enum Standing {
     Down,
 }
 
+/// How soon a worker is asked, as far as that does not depend on what it holds: the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// What may be expected of it.
+    pub standing: Standing,
+    /// Whether it is known not to serve the request's path.
+    pub strange: bool,
+    /// Where the operator put it.
+    pub tier: u8,
+}
+
 /// What becomes of requests that only workers serve which are ejected or down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllDown {
@@ -40,17 +56,14 @@ pub enum AllDown {
 }
 
 impl AllDown {
-    /// The best standing among workers, if requests may go to those who have it.
-    pub(super) fn best<'a>(self, workers: impl Iterator<Item = &'a Worker>) -> Option<Standing> {
-        workers
-            .filter(|worker| match worker.condition().standing() {
-                Standing::Free | Standing::Held => true,
-                Standing::Vouched => self != AllDown::Fail,
-                Standing::Ejected | Standing::Down => {
-                    self == AllDown::TryAll && !worker.condition().breaker().refuses()
-                }
-            })
-            .map(|worker| worker.condition().standing())
-            .min()
+    /// Whether requests may go to a worker if there is nobody better.
+    pub(super) fn admits(self, worker: &Worker) -> bool {
+        match worker.condition().standing() {
+            Standing::Free | Standing::Held => true,
+            Standing::Vouched => self != AllDown::Fail,
+            Standing::Ejected | Standing::Down => {
+                self == AllDown::TryAll && !worker.condition().breaker().refuses()
+            }
+        }
     }
 }

@@ -116,7 +116,12 @@ impl Worker {
 
     /// Whether it may be given one more request.
     pub(super) fn has_room(&self) -> bool {
-        self.inflight < self.condition.allowed().unwrap_or(u32::MAX).min(self.cap())
+        self.inflight < self.limit()
+    }
+
+    /// The most requests that it may be given now.
+    pub(super) fn limit(&self) -> u32 {
+        self.condition.allowed().unwrap_or(u32::MAX).min(self.cap())
     }
 
     /// The smoothed round trip; nothing until one was measured.
@@ -146,9 +151,7 @@ impl Worker {
 
     /// Gives it a request.
     pub(super) fn book(&mut self, order: Order, machine: &mut Machine, now: Seconds) -> Booking {
-        if self.inflight == 0 {
-            machine.begin(now);
-        }
+        machine.take(self.inflight, now);
         let booking = Booking {
             worker: self.id,
             generation: self.generation,
@@ -278,9 +281,7 @@ impl Worker {
             }
         }
         self.release(&booking, outcome, now);
-        if self.inflight == 0 {
-            machine.end(now);
-        }
+        machine.give_back(self.inflight, now);
         let weighed = self.condition.weigh(booking.sent, outcome, now);
         if weighed.outage_begins {
             machine.outage(now);
@@ -310,9 +311,7 @@ impl Worker {
             machine.outage(now);
         }
         if probed.goes_down {
-            if self.inflight > 0 {
-                machine.end(now);
-            }
+            machine.lose(self.inflight, now);
             self.generation += 1;
             self.inflight = 0;
             self.backlog.clear();

@@ -16,7 +16,7 @@ use super::dialect::report;
 use super::{Core, Fleet, dialect, trial};
 use crate::clock;
 use crate::config::plan::{Engine, Models, TestPlan, WorkerPlan};
-use crate::decide::{State, Told};
+use crate::decide::{State, Told, Zones};
 use crate::units::{Bytes, ModelName, Seconds, WorkerId};
 use crate::upstream::{Loss, Question, Reply, Upstream};
 
@@ -274,11 +274,32 @@ impl Fleet {
     /// A worker, among these only, that a name which nobody knows may belong to, because it has not said yet what it
     /// serves. Names that an earlier process left speak for one that is down.
     #[must_use]
-    pub fn yet_to_tell(&self, only: Option<&[WorkerId]>) -> Option<Arc<str>> {
+    pub fn yet_to_tell(&self, only: Option<&[WorkerId]>, zones: Option<Zones>) -> Option<Arc<str>> {
         let inherited = self.remembered.lock().inherited();
+        self.silent(only, zones, inherited)
+    }
+
+    /// A worker, among these only, that a name which others have may belong to as well, because it has not said yet what
+    /// it serves.
+    #[must_use]
+    pub fn may_serve_too(
+        &self,
+        only: Option<&[WorkerId]>,
+        zones: Option<Zones>,
+    ) -> Option<Arc<str>> {
+        self.silent(only, zones, false)
+    }
+
+    fn silent(
+        &self,
+        only: Option<&[WorkerId]>,
+        zones: Option<Zones>,
+        inherited: bool,
+    ) -> Option<Arc<str>> {
         let core = self.core.lock();
         let silent = (0..).zip(&core.profiles).find(|(id, profile)| {
-            let allowed = only.is_none_or(|only| only.contains(&WorkerId(*id)));
+            let listed = only.is_none_or(|only| only.contains(&WorkerId(*id)));
+            let allowed = listed && core.state.is_within(WorkerId(*id), zones);
             let spoken_for = || inherited && core.state.state(WorkerId(*id)) == Some(State::Down);
             allowed && profile.owes_names() && !spoken_for()
         });

@@ -12,6 +12,7 @@ mod catalogue;
 mod dialect;
 mod discover;
 mod lease;
+mod place;
 mod probe;
 mod remembered;
 mod saved;
@@ -61,8 +62,6 @@ pub struct Fleet {
     clock: Clock,
     core: Mutex<Core>,
     pulses: Vec<Pulse>,
-    /// Whether requests wait while no worker is up.
-    holds: bool,
     catalogue: ArcSwap<Catalogue>,
     /// Locked for a moment, also while the core is, and never the other way round.
     remembered: Mutex<Remembered>,
@@ -98,7 +97,8 @@ impl Fleet {
             line: line_rules(plan),
             reserved: reserved(&plan.queue),
         };
-        let state = FleetState::new(plan.workers.iter().map(spec).collect(), rules);
+        let specs = plan.workers.iter().map(|worker| spec(plan, worker));
+        let state = FleetState::new(specs.collect(), rules);
         let core = Core {
             state,
             profiles: plan.workers.iter().map(Profile::typed).collect(),
@@ -110,7 +110,6 @@ impl Fleet {
             clock,
             core: Mutex::new(core),
             pulses,
-            holds: line_rules(plan).holds,
             catalogue: ArcSwap::default(),
             remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
             saving: Mutex::default(),
@@ -161,12 +160,8 @@ impl Fleet {
 
     /// Whether a request that lacks this may stand in line.
     #[must_use]
-    pub fn may_wait(&self, lack: &NoChoice) -> bool {
-        match lack {
-            NoChoice::Busy | NoChoice::Away => true,
-            NoChoice::Down => self.holds,
-            _ => false,
-        }
+    pub fn may_wait(&self, ask: &Ask, lack: &NoChoice) -> bool {
+        self.core.lock().state.may_wait(ask, lack)
     }
 
     /// What a request waits for, or would.
@@ -326,10 +321,13 @@ impl Core {
     }
 }
 
-/// A worker that is out or comes back is news at every level that an operator chooses.
+/// A worker that is out or comes back is news at every level that an operator chooses; one that comes and goes is not.
 fn report(change: &StateChange) {
     let (worker, from, to) = (&*change.name, change.from.label(), change.to.label());
     match &change.reason {
+        Some(reason) if change.optional => {
+            tracing::info!(worker, from, to, reason, "optional worker changed state");
+        }
         Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
         None => tracing::info!(worker, from, to, "worker changed state"),
     }
@@ -355,17 +353,21 @@ fn reserved(queue: &QueuePlan) -> [f64; MOST_CLASSES] {
     reserved
 }
 
-fn spec(plan: &WorkerPlan) -> WorkerSpec {
+fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
     WorkerSpec {
-        name: plan.name.clone(),
+        name: worker.name.clone(),
         models: Vec::new(),
-        cap: plan.inflight_untold(),
-        speed: plan.speed,
-        rise: plan.probe.rise,
-        fall: plan.probe.fall,
-        machine: plan.machine.clone(),
-        eject: plan.eject,
-        tests: trial::tests(&plan.test, plan.engine),
-        longest_prompt: plan.max_prompt_tokens,
+        cap: worker.inflight_untold(),
+        speed: worker.speed,
+        rise: worker.probe.rise,
+        fall: worker.probe.fall,
+        machine: worker.machine.clone(),
+        eject: worker.eject,
+        tests: trial::tests(&worker.test, worker.engine),
+        longest_prompt: worker.max_prompt_tokens,
+        place: place::place(plan, worker),
+        tier: worker.tier,
+        optional: worker.optional,
+        price: place::price(plan, worker),
     }
 }

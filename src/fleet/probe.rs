@@ -97,7 +97,11 @@ impl Watch {
             Err(Failure::Unknown(cause)) if self.state == State::Starting => {
                 if self.fleet.puzzled(self.id, &cause) {
                     let worker = &*self.plan.name;
-                    tracing::warn!(worker, cause, "its engine is not known yet");
+                    if self.plan.optional {
+                        tracing::info!(worker, cause, "its engine is not known yet");
+                    } else {
+                        tracing::warn!(worker, cause, "its engine is not known yet");
+                    }
                 }
                 return;
             }

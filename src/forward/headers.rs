@@ -2,7 +2,7 @@
 //!
 //! End-to-end fields pass both ways, values and their order per name untouched. Hop-by-hop fields end here (RFC 9110
 //! §7.6.1): the fixed ones and those that `Connection` names. That is done before ours are set, so that no `Connection`
-//! can take ours away. What says who the client is (`X-Forwarded-*`, `Forwarded`) is replaced: nobody is trusted yet.
+//! can take ours away. What says who the client is (`X-Forwarded-*`, `Forwarded`) is `forwarded.rs`'s affair.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
@@ -12,7 +12,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 
-use super::Errand;
+use super::{Errand, forwarded};
 use crate::config::plan::{Protocol, WorkerPlan};
 use crate::facts::{BuiltIn, percent_encoded};
 use crate::fault::{Fault, Kind};
@@ -24,9 +24,6 @@ use crate::upstream::UpstreamRequest;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The request's id, both ways.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -118,20 +115,7 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
         .filter(|(name, _)| passes(name) && !named.contains(name));
     headers.extend(passing.map(|(name, value)| (name.clone(), value.clone())));
 
-    let authority = || {
-        errand
-            .head
-            .uri
-            .authority()
-            .and_then(|authority| authority.as_str().parse().ok())
-    };
-    if let Some(host) = from.get(HOST).cloned().or_else(authority) {
-        headers.insert(X_FORWARDED_HOST, host);
-    }
-    if let Some(address) = &errand.client.address {
-        headers.insert(X_FORWARDED_FOR, address.clone());
-    }
-    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    forwarded::tell(&mut headers, errand);
     headers.insert(X_REQUEST_ID, id.clone());
     if worker.origin.protocol == Protocol::Http1
         && let Ok(host) = HeaderValue::from_str(&worker.origin.authority)
@@ -151,9 +135,9 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
 fn passes(name: &HeaderName) -> bool {
     let ours = matches!(
         name.as_str(),
-        "host" | "content-length" | "expect" | "forwarded" | "proxy-authorization"
+        "host" | "content-length" | "expect" | "proxy-authorization"
     );
-    !ours && !is_hop_by_hop(name) && !name.as_str().starts_with("x-forwarded-")
+    !ours && !is_hop_by_hop(name) && !forwarded::tells(name)
 }
 
 /// Whether a field ends at the next hop, beside those that `Connection` names. Told by text, which compares faster than

@@ -16,6 +16,7 @@
 mod attempt;
 mod deadlines;
 mod flow;
+mod forwarded;
 mod headers;
 mod judge;
 pub mod refusal;

@@ -67,7 +67,7 @@ fn served(app: &App, name: &str) -> Result<ModelName, Fault> {
     found.ok_or_else(|| {
         let not_there = "no worker serves a model of this name";
         let not_there = Fault::new(Kind::ModelNotFound, not_there);
-        queue::unknown_model(&app.fleet, None, not_there)
+        queue::unless_silent(app.fleet.yet_to_tell(None, None), not_there)
     })
 }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
@@ -169,10 +169,7 @@ where
         () = told.to(Phase::Draining) => Spoken::Nothing,
     };
     let seat = |http2| Seat {
-        client: Client {
-            address: peer.and_then(address),
-            http2,
-        },
+        client: Client::new(peer, http2),
         plane,
         pulse: pulse.clone(),
     };
@@ -183,10 +180,6 @@ where
         Spoken::Http2 => serve_http2(io, seat(true), &gate, told).await,
     }
     drop(inside);
-}
-
-fn address(peer: IpAddr) -> Option<HeaderValue> {
-    HeaderValue::from_str(&peer.to_canonical().to_string()).ok()
 }
 
 enum Spoken {

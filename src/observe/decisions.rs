@@ -5,8 +5,8 @@
 //! the model's name: no prompt, no path, no query, no header, no name longer than the access log would repeat.
 //!
 //! The ring is bounded by [`MOST_KEPT`] requests, each by [`MOST_CHOICES`] choices and each choice by
-//! [`Shortlist::MOST`] workers of 36 bytes. With two workers and one attempt a request takes about 0.5 KiB, 5 MiB in
-//! all; if every request were sent to eight workers out of more than thirty-two it would be 9 KiB, 90 MiB in all.
+//! [`Shortlist::MOST`] workers of 40 bytes. With two workers and one attempt a request takes about 0.5 KiB, 5 MiB in
+//! all; if every request were sent to eight workers out of more than thirty-two it would be 10 KiB, 100 MiB in all.
 //!
 //! A look-up compares every id in the ring while no request can end. That is some tenths of a millisecond, and only who
 //! has the admin token can ask.

@@ -22,12 +22,15 @@ pub(super) fn view(app: &App) -> FleetView {
         .fold(f64::INFINITY, f64::min);
     let now = clock::wall();
     let catalogue = app.fleet.catalogue();
-    let rows = plan.workers.iter().zip(&seen).map(|(plan, view)| {
+    let rows = plan.workers.iter().zip(&seen).map(|(worker, view)| {
         let models = catalogue.of(view.id).iter();
+        let region = plan.region_of(worker);
         WorkerRow {
+            region: region.map(|region| region.name.clone()),
+            zone: region.and_then(|region| Some(region.zone.as_ref()?.name.clone())),
             engine: app.fleet.engine(view.id).map(Choice::word),
             models: models.map(|alias| alias.client.to_string()).collect(),
-            ..row(plan, view, slowest, now)
+            ..row(worker, view, slowest, now)
         }
     });
     FleetView {
@@ -66,6 +69,11 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         since: now - view.state_age,
         until: view.until.map(|left| now + left),
         machine: view.machine.clone(),
+        region: None,
+        zone: None,
+        tier: plan.tier,
+        tags: plan.tags.clone(),
+        optional: plan.optional,
         held: view.held,
         slow_start: view.allowed,
         fail_timeout: view.fail_timeout,

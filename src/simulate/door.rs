@@ -9,7 +9,7 @@ use super::card::BLOCK;
 use super::engine::Job;
 use super::fleet::{Fleet, Member};
 use super::request::Request;
-use crate::decide::{Ask, Claim, EjectRule, Outcome, Tests, Told, Work, WorkerSpec};
+use crate::decide::{Ask, Claim, Outcome, Tests, Told, Work, WorkerSpec};
 use crate::facts::Prefix;
 use crate::units::{Length, ModelName, WorkerId};
 
@@ -54,6 +54,8 @@ impl Door {
         Ask {
             model: Some(self.model.clone()),
             only: self.fitting(request).cloned(),
+            zones: None,
+            from: None,
             path: Some(match request.work {
                 Work::Generate => "/v1/chat/completions",
                 Work::Embed => "/v1/embeddings",
@@ -84,16 +86,13 @@ impl Door {
     /// A worker as the proxy's configuration has it; tests are for those who learn from them.
     pub(super) fn spec(&self, member: &Member, tests: Tests) -> WorkerSpec {
         WorkerSpec {
-            name: member.name.clone(),
             models: vec![self.model.clone()],
-            cap: member.max_inflight,
-            speed: None,
+            tier: member.tier,
+            price: member.price,
             rise: RISE,
             fall: FALL,
-            machine: None,
-            eject: EjectRule::default(),
             tests,
-            longest_prompt: None,
+            ..WorkerSpec::new(&member.name, member.max_inflight)
         }
     }
 

@@ -34,6 +34,10 @@ pub struct Member {
     pub max_inflight: u32,
     /// From the proxy to the worker and back.
     pub round_trip: Seconds,
+    /// Who is asked first: the lowest tier that somebody is up in.
+    pub tier: u8,
+    /// What a second of it is worth, in seconds.
+    pub price: f64,
 }
 
 /// Something goes wrong with a worker for a time.
@@ -162,6 +166,8 @@ mod tests {
             card: Card::named("T4").unwrap(),
             max_inflight: 1,
             round_trip: Seconds::ZERO,
+            tier: 0,
+            price: 0.0,
         };
         let mut fleet = Fleet {
             rate: None,

@@ -42,6 +42,8 @@ const SHUNNED: Seconds = Seconds(10.0);
 pub struct Addresses {
     host: String,
     port: u16,
+    /// Whether it is no reason to worry when the name is gone.
+    optional: bool,
     known: ArcSwap<Known>,
     turn: AtomicUsize,
     /// How many times the addresses changed; nothing before they are known.
@@ -53,12 +55,14 @@ pub struct Addresses {
 struct Known(Vec<(SocketAddr, AtomicU64)>);
 
 impl Addresses {
-    /// Those of an origin: known at once when its host is an address, else once [`Addresses::follow`] has found them.
+    /// Those of an origin, of a worker that comes and goes or not: known at once when its host is an address, else once
+    /// [`Addresses::follow`] has found them.
     #[must_use]
-    pub fn of(origin: &Origin) -> Self {
+    pub fn of(origin: &Origin, optional: bool) -> Self {
         let addresses = Addresses {
             host: origin.host.clone(),
             port: origin.port,
+            optional,
             known: ArcSwap::default(),
             turn: AtomicUsize::new(0),
             changes: watch::Sender::new(0),
@@ -161,14 +165,15 @@ impl Addresses {
 
     fn complain(&self, cause: &str) {
         let host = &self.host;
-        if self.version() == 0 {
-            tracing::warn!(host, cause, "a worker's name can't be resolved");
+        let kept = if self.version() == 0 {
+            ""
         } else {
-            tracing::warn!(
-                host,
-                cause,
-                "a worker's name can't be resolved; its last addresses are kept"
-            );
+            "; its last addresses are kept"
+        };
+        if self.optional {
+            tracing::info!(host, cause, "a worker's name can't be resolved{kept}");
+        } else {
+            tracing::warn!(host, cause, "a worker's name can't be resolved{kept}");
         }
     }
 }

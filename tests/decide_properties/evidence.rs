@@ -168,6 +168,28 @@ fn a_busy_worker_is_left_alone_while_another_lives() {
 }
 
 #[test]
+fn the_hold_of_one_that_is_out_bars_nobody_else() {
+    let mut trial = Trial::of(2, AllDown::Queue);
+    let busy = |seconds| Outcome::Busy {
+        retry_after: Some(Seconds(seconds)),
+    };
+    let routed = Ask {
+        only: Some([WorkerId(0)].into()),
+        ..chat()
+    };
+    let held: Vec<Booking> = (0..4)
+        .map(|_| trial.choose(&routed, &[]).unwrap().booking)
+        .collect();
+    let ends = [Outcome::Failed, Outcome::Failed, Outcome::Failed, busy(2.0)];
+    for (booking, outcome) in held.into_iter().zip(ends) {
+        trial.fleet.finish(booking, outcome, trial.now);
+    }
+    trial.end(1, busy(9.0));
+    assert_eq!(trial.ejected(), 1);
+    assert_eq!(trial.pick(), Ok(1), "its hold yields, as nobody else is up");
+}
+
+#[test]
 fn a_worker_that_comes_back_gets_one_request_then_two() {
     for workers in [1, 2, 3] {
         let mut trial = Trial::of(workers, AllDown::Queue);

@@ -12,16 +12,21 @@ mod calibration;
 mod classes;
 mod closed_loop;
 mod counters;
+mod distance;
 mod evidence;
 mod line;
 mod machine;
 mod neighbours;
+mod optional;
 mod prefix_index;
+mod price;
 mod retries;
 mod reuse;
 mod room;
 mod shares;
+mod tiers;
 mod weights;
+mod zones;
 
 use forebay::decide::{Ask, Claim, Work, WorkerSpec};
 use forebay::facts::Prefix;
@@ -42,6 +47,8 @@ fn ask(model: &str, work: Work, prompt: f64) -> Ask {
     Ask {
         model: Some(ModelName::new(model)),
         only: None,
+        zones: None,
+        from: None,
         path: None,
         work,
         prompt: Length::Tokens(prompt),

@@ -10,6 +10,7 @@ pub mod dns;
 pub mod engine;
 pub mod h2_client;
 pub mod load;
+pub mod mmdb;
 pub mod prompt;
 pub mod proxy;
 pub mod refusal;

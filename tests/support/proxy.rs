@@ -42,6 +42,7 @@ fn free_port() -> u16 {
 #[derive(Default)]
 pub struct Setup {
     top: String,
+    listen: String,
     sections: String,
     workers: String,
     probe: Option<String>,
@@ -57,6 +58,12 @@ impl Setup {
     /// A line before any table.
     pub fn top(mut self, line: &str) -> Self {
         self.top += &format!("{line}\n");
+        self
+    }
+
+    /// Further lines of `[listen]`.
+    pub fn listen(mut self, lines: &str) -> Self {
+        self.listen += &format!("{lines}\n");
         self
     }
 
@@ -149,8 +156,8 @@ impl Setup {
             .unwrap_or("interval = \"100ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2");
         let queue = self.queue.as_deref().unwrap_or("wait_no_worker = \"0s\"");
         format!(
-            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n\n[probe]\n{probe}\n\n[queue]\n{queue}\n\n{}\n{}",
-            self.top, self.sections, self.workers
+            "state = \"state\"\n{}\n[listen]\nhttp = [\"{client}\"]\nadmin = \"{admin}\"\n{}\n[probe]\n{probe}\n\n[queue]\n{queue}\n\n{}\n{}",
+            self.top, self.listen, self.sections, self.workers
         )
     }
 

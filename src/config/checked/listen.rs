@@ -1,13 +1,26 @@
-//! `[listen]`: addresses that can be bound side by side, and none open to a network by oversight.
+//! `[listen]`: addresses that can be bound side by side, and none open to a network by oversight; and where this is, seen
+//! from clients.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
-use crate::config::plan::Listen;
+use super::{network, region};
+use crate::config::plan::{GeoIp, Listen};
 use crate::config::typed::{Section, Value};
 
-/// The addresses.
-pub fn listen(section: &Section<'_>) -> Option<Listen> {
+/// The addresses, and what is believed of who comes there. `has_countries` says whether a region has some.
+pub fn listen(
+    section: &Section<'_>,
+    regions: &[Option<Arc<str>>],
+    has_countries: bool,
+) -> Option<Listen> {
     let open = section.value("open").and_then(|value| value.flag());
+    let trusted_proxies = section.value("trusted_proxies");
+    let trusted_proxies = trusted_proxies.map(|list| network::networks(&list));
+    let region = section.given("region");
+    let region = region.and_then(|value| region::named(&value, regions));
+    let geoip = section.given("geoip");
+    let geoip = geoip.and_then(|value| self::geoip(&value, has_countries));
     let http = addresses(&section.value("http")?, open == Some(true));
     let admin = section.value("admin")?;
     let admin_address = address(&admin)?;
@@ -19,7 +32,26 @@ pub fn listen(section: &Section<'_>) -> Option<Listen> {
     Some(Listen {
         http,
         admin: admin_address,
+        trusted_proxies: trusted_proxies?,
+        region,
+        geoip,
     })
+}
+
+/// The database of countries, read here, so that a wrong one is told before it is needed.
+fn geoip(value: &Value<'_>, has_countries: bool) -> Option<Arc<GeoIp>> {
+    if !has_countries {
+        let way_out = "write countries = [\"DE\"] into a [[region]], or leave this out";
+        value.refuse_for("no region has countries", way_out);
+    }
+    match GeoIp::open(&value.path()?) {
+        Ok(open) => Some(Arc::new(open)),
+        Err(error) => {
+            let message = format!("the file named here can't be used: {error}");
+            value.refuse_for(message, "name a file in MaxMind's format (.mmdb)");
+            None
+        }
+    }
 }
 
 /// Name servers that can be asked.

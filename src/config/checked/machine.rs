@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::name;
+use super::{name, region};
 use crate::config::plan::MachinePlan;
 use crate::config::typed::{Section, Value};
 use crate::units::{Currency, Money};
@@ -11,12 +11,13 @@ use crate::units::{Currency, Money};
 pub fn machines(
     sections: &[Section<'_>],
     names: &[Option<Arc<str>>],
+    regions: &[Option<Arc<str>>],
     workers: &[Section<'_>],
 ) -> Option<Vec<MachinePlan>> {
     let read: Vec<Option<MachinePlan>> = sections
         .iter()
         .zip(names)
-        .map(|(section, name)| machine(section, name.clone(), workers))
+        .map(|(section, name)| machine(section, name.clone(), regions, workers))
         .collect();
     read.into_iter().collect()
 }
@@ -24,8 +25,11 @@ pub fn machines(
 fn machine(
     section: &Section<'_>,
     name: Option<Arc<str>>,
+    regions: &[Option<Arc<str>>],
     workers: &[Section<'_>],
 ) -> Option<MachinePlan> {
+    let region = section.given("region");
+    let region = region.and_then(|value| region::named(&value, regions));
     let watts = section.given("watts").and_then(|value| value.number());
     let idle_watts = section.given("idle_watts").and_then(|value| value.number());
     if let (Some(watts), Some(idle)) = (watts, idle_watts)
@@ -46,6 +50,7 @@ fn machine(
     }
     Some(MachinePlan {
         name,
+        region,
         watts,
         idle_watts,
         price_per_hour,

@@ -2,6 +2,7 @@
 //!
 //! One file per section. Each reads all of its keys before it gives up, so that the operator hears of every mistake.
 
+mod cost;
 mod eject;
 mod headers;
 mod limits;
@@ -10,12 +11,15 @@ mod log;
 mod machine;
 mod models;
 mod name;
+mod network;
 mod origin;
 mod probe;
 mod queue;
+mod region;
 mod route;
 mod routing;
 mod state;
+mod tags;
 mod test_request;
 mod timeouts;
 mod worker;
@@ -27,18 +31,26 @@ use super::typed::Section;
 pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let state = state::state(root);
     let drain = root.duration("drain");
-    let listen = listen::listen(&root.section("listen"));
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
     let timeouts = timeouts::timeouts(&root.section("timeouts"));
     let dns = root.section("dns").given("servers");
     let dns = dns.map_or_else(Vec::new, |servers| listen::servers(&servers));
-    let routing = routing::routing(&root.section("routing"));
     let queue = queue::queue(&root.section("queue"));
     let probe = probe::fleet(&root.section("probe"));
     let eject = eject::fleet(&root.section("eject"));
     let log = log::log(&root.section("log"));
+
+    let region_sections = root.sections("region");
+    let region_names = name::names(&region_sections, "region");
+    let zones = region::zones(&region_sections);
+    let listen = root.section("listen");
+    let has_database = listen.given("geoip").is_some();
+    let regions = region::regions(&region_sections, &region_names, &zones, has_database);
+    let has_countries = |region: &Section<'_>| region.given("countries").is_some();
+    let has_countries = region_sections.iter().any(has_countries);
+    let listen = listen::listen(&listen, &region_names, has_countries);
 
     let workers = root.sections("worker");
     if workers.is_empty() {
@@ -47,14 +59,22 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let names = name::names(&workers, "worker");
     let machines = root.sections("machine");
     let machine_names = name::names(&machines, "machine");
-    let machines = machine::machines(&machines, &machine_names, &workers);
+    let machines = machine::machines(&machines, &machine_names, &region_names, &workers);
+    let routing = routing::routing(&root.section("routing"), machines.as_deref());
+    let tags: Vec<_> = workers.iter().map(tags::tags).collect();
     let fleet = worker::Fleet {
         probe,
         eject,
         machines: machine_names,
     };
     let workers = worker::workers(&workers, &names, &fleet);
-    let routes = route::routes(&root.sections("route"), &names, timeouts.as_ref());
+    let allowed = route::Fleet {
+        names: &names,
+        tags: &tags,
+        zones: &zones,
+        timeouts: timeouts.as_ref(),
+    };
+    let routes = route::routes(&root.sections("route"), &allowed);
 
     Some(Plan {
         state: state?,
@@ -65,6 +85,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         dns,
         routing: routing?,
         queue: queue?,
+        regions: regions?,
         machines: machines?,
         workers: workers?,
         routes: routes?,

@@ -1,4 +1,4 @@
-//! Names of workers and machines: given once, then referred to.
+//! Names of workers, machines, regions, zones and tags: given once, then referred to.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub fn names(sections: &[Section<'_>], what: &str) -> Vec<Option<Arc<str>>> {
     names
 }
 
-/// A name that can be referred to.
-pub fn sound(value: &Value<'_>, what: &str) -> Option<Arc<str>> {
+/// A sound name, for a table or a word of the operator's own.
+pub fn name(value: &Value<'_>, what: &str) -> Option<Arc<str>> {
     let text = value.text()?;
     let sound = (1..=LONGEST).contains(&text.len())
         && text
@@ -52,12 +52,17 @@ pub fn position(
         .position(|name| name.as_deref() == Some(wanted));
     if found.is_none() {
         let known: Vec<&str> = names.iter().flatten().map(AsRef::as_ref).collect();
-        let way_out = match nearest(wanted, known.iter().copied()) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None if known.is_empty() => format!("give a [[{what}]] this name"),
-            None => format!("write one of: {}", known.join(", ")),
-        };
+        let way_out = instead(wanted, &known, || format!("give a [[{what}]] this name"));
         value.refuse_for(format!("there is no {what} of this name"), way_out);
     }
     found
+}
+
+/// The way out of a name that nothing has: the nearest that is known, else all of them, else what `none` says.
+pub fn instead(wanted: &str, known: &[&str], none: impl FnOnce() -> String) -> String {
+    match nearest(wanted, known.iter().copied()) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None if known.is_empty() => none(),
+        None => format!("write one of: {}", known.join(", ")),
+    }
 }

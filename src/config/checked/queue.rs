@@ -61,7 +61,7 @@ fn names(value: &Value<'_>) -> Option<Vec<Arc<str>>> {
     }
     let mut names: Vec<Arc<str>> = Vec::new();
     for item in &items {
-        let Some(name) = name::sound(item, "class") else {
+        let Some(name) = name::name(item, "class") else {
             continue;
         };
         if names.contains(&name) {

@@ -2,45 +2,54 @@
 
 use std::sync::Arc;
 
-use crate::config::plan::{Pattern, RoutePlan, Timeouts};
+use crate::config::plan::{Pattern, RoutePlan, Timeouts, Zone};
 use crate::config::typed::{Section, Value};
 use crate::units::WorkerId;
 
-use super::{name, timeouts};
+use super::{name, region, tags, timeouts};
+
+/// What routes refer to.
+pub struct Fleet<'a> {
+    /// The names of the workers.
+    pub names: &'a [Option<Arc<str>>],
+    /// What each of them carries.
+    pub tags: &'a [Vec<Arc<str>>],
+    /// The zones that there are.
+    pub zones: &'a [Zone],
+    /// The timeouts that hold everywhere.
+    pub timeouts: Option<&'a Timeouts>,
+}
 
 /// The routes in their order; every pattern can match, every worker exists.
-pub fn routes(
-    sections: &[Section<'_>],
-    names: &[Option<Arc<str>>],
-    fleet: Option<&Timeouts>,
-) -> Option<Vec<RoutePlan>> {
+pub fn routes(sections: &[Section<'_>], fleet: &Fleet<'_>) -> Option<Vec<RoutePlan>> {
     let mut known: Vec<(Pattern, usize)> = Vec::new();
     let mut read: Vec<Option<RoutePlan>> = Vec::new();
     for section in sections {
         let pattern = pattern(section, &known);
         known.extend(pattern.clone().map(|pattern| (pattern, section.line())));
-        read.push(route(section, pattern, names, fleet));
+        read.push(route(section, pattern, fleet));
     }
     read.into_iter().collect()
 }
 
-fn route(
-    section: &Section<'_>,
-    pattern: Option<Pattern>,
-    names: &[Option<Arc<str>>],
-    fleet: Option<&Timeouts>,
-) -> Option<RoutePlan> {
+fn route(section: &Section<'_>, pattern: Option<Pattern>, fleet: &Fleet<'_>) -> Option<RoutePlan> {
     let workers = match section.given("workers") {
-        Some(typed) => workers(&typed, names),
-        None => Some((0..names.len()).filter_map(id).collect()),
+        Some(typed) => workers(&typed, fleet.names),
+        None => Some((0..fleet.names.len()).filter_map(id).collect()),
     };
+    let tags = tags::tags(section);
+    let workers = workers.map(|workers| carrying(section, workers, &tags, fleet.tags));
+    let zones = section.given("zones");
+    let zones = zones.map(|list| region::of_list(&list, fleet.zones));
     let repeat = section.choice("repeat");
     let own = timeouts::overrides(&section.section("timeouts"));
     Some(RoutePlan {
         pattern: pattern?,
         workers: workers?,
+        tags,
+        zones: zones.flatten(),
         repeat: repeat?,
-        timeouts: fleet?.under(&own),
+        timeouts: fleet.timeouts?.under(&own),
     })
 }
 
@@ -98,6 +107,31 @@ fn workers(list: &Value<'_>, names: &[Option<Arc<str>>]) -> Option<Arc<[WorkerId
         ids.extend(found);
     }
     Some(ids.into())
+}
+
+/// Those of the workers that carry all tags.
+fn carrying(
+    section: &Section<'_>,
+    workers: Arc<[WorkerId]>,
+    tags: &[Arc<str>],
+    carried: &[Vec<Arc<str>>],
+) -> Arc<[WorkerId]> {
+    let Some(typed) = section.given("tags") else {
+        return workers;
+    };
+    if typed.is_empty() {
+        typed.refuse_for("there is no tag in this list", "leave the key out");
+    }
+    let has_all = |id: &WorkerId| {
+        let own = carried.get(id.index());
+        own.is_some_and(|own| tags.iter().all(|tag| own.contains(tag)))
+    };
+    let left: Arc<[WorkerId]> = workers.iter().copied().filter(has_all).collect();
+    if tags::are_carried(&typed, carried) && left.is_empty() {
+        let way_out = "ask for fewer, or let a worker of this route carry them";
+        typed.refuse_for("no worker of this route carries all of these", way_out);
+    }
+    left
 }
 
 fn worker(value: &Value<'_>, names: &[Option<Arc<str>>]) -> Option<WorkerId> {

@@ -1,21 +1,25 @@
 //! `[routing]`: the rule of choice and the number of tries.
 
-use crate::config::plan::{Retries, RetryOn, Routing};
+use super::cost;
+use crate::config::plan::{MachinePlan, Retries, RetryOn, Routing};
 use crate::config::typed::Section;
 
 /// The rule and the tries.
-pub fn routing(section: &Section<'_>) -> Option<Routing> {
+pub fn routing(section: &Section<'_>, machines: Option<&[MachinePlan]>) -> Option<Routing> {
     let policy = section.choice("policy");
     let horizon = section.duration("horizon");
     let all_down = section.choice("all_down");
     let retries = retries(&section.section("retries"));
     let sample_above = section.count("sample_above");
+    let cost = section.given("cost");
+    let cost = cost.and_then(|value| cost::cost(&value, machines));
     Some(Routing {
         policy: policy?,
         horizon: horizon?,
         all_down: all_down?,
         retries: retries?,
         sample_above: sample_above?,
+        cost,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{eject, headers, machine, models, origin, probe, test_request, timeouts};
+use super::{eject, headers, machine, models, origin, probe, tags, test_request, timeouts};
 use crate::config::plan::{Engine, Models, ProbePlan, WorkerPlan};
 use crate::config::typed::Section;
 use crate::decide::EjectRule;
@@ -50,6 +50,9 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
         .value("test")
         .and_then(|value| test_request::test(&value));
     let metrics = given("metrics_url").and_then(origin::metrics);
+    let tier = section.count("tier");
+    let tags = tags::tags(section);
+    let optional = section.value("optional").and_then(|value| value.flag());
     let timeouts = timeouts::overrides(&section.section("timeouts"));
     Some(WorkerPlan {
         name: name?,
@@ -66,6 +69,9 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
         eject: eject?,
         test: test?,
         metrics,
+        tier: u8::try_from(tier?).ok()?,
+        tags,
+        optional: optional?,
         timeouts,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::decide::RegionId;
 use crate::units::Money;
 
 /// One machine. At least one worker names it.
@@ -9,6 +10,8 @@ use crate::units::Money;
 pub struct MachinePlan {
     /// Its name, unique among machines; `[A-Za-z0-9._-]+`.
     pub name: Arc<str>,
+    /// Where it is.
+    pub region: Option<RegionId>,
     /// Its power when it works.
     pub watts: Option<f64>,
     /// Its power when it is idle; not above `watts`.

@@ -43,6 +43,12 @@ pub struct WorkerPlan {
     pub test: TestPlan,
     /// Where its metrics are, the path as the origin's base; `None` is `/metrics` under its URL, for engines that have it.
     pub metrics: Option<Origin>,
+    /// Who is asked first: the lowest tier that somebody is up in, 0 to 9.
+    pub tier: u8,
+    /// What it carries, for routes to ask for.
+    pub tags: Vec<Arc<str>>,
+    /// Whether it comes and goes.
+    pub optional: bool,
     /// Its own timeouts, laid over the route's.
     pub timeouts: TimeoutOverrides,
 }

@@ -3,9 +3,9 @@
 //! This file is long because it is a table, and one part of a file reads best in one piece.
 
 use super::kinds::{
-    ACCESS, ALL_DOWN, DAY, ENGINES, HEADERS, LEVELS, MACHINE, MACHINE_NAME, METRICS_URL,
-    MILLISECOND, MODELS, MONEY, NAME, POLICIES, PROBE_PATH, REPEATS, RETRY_ON, ROUTE_PATH, RUN,
-    TEST, URL, WATTS, WORKERS,
+    ACCESS, ALL_DOWN, COST, DAY, ENGINES, HEADERS, LEVELS, MACHINE, MACHINE_NAME, METRICS_URL,
+    MILLISECOND, MODELS, MONEY, NAME, POLICIES, PROBE_PATH, REGION, REPEATS, RETRY_ON, ROUTE_PATH,
+    RUN, TAGS, TEST, URL, WATTS, WORKERS, ZONES,
 };
 use super::{Kind, Row, Unset};
 use crate::units::Seconds;
@@ -57,6 +57,14 @@ pub(super) const FLEET: &[Row] = &[
         purpose: "With more candidates than this, three are drawn at random and the best of them is taken.",
         example: "sample_above = 1000",
         see: &["routing.policy"],
+    },
+    Row {
+        key: "routing.cost",
+        kind: COST,
+        unset: Unset::Means("prices don't count"),
+        purpose: "How many seconds a client may wait longer to save so much money, for least_time: a second of work costs its share of the machine's price_per_hour, divided by the requests that the machine holds, and what that is worth in seconds is added. A machine without a price costs nothing; all prices are in one currency, whose hundredth a cent is.",
+        example: "cost = \"0.5s per cent\"",
+        see: &["machine.price_per_hour", "routing.policy"],
     },
     Row {
         key: "routing.retries",
@@ -204,6 +212,16 @@ pub(super) const FLEET: &[Row] = &[
         see: &["worker.machine"],
     },
     Row {
+        key: "machine.region",
+        kind: REGION,
+        unset: Unset::Means(
+            "not known: its workers are in no zone, and as far as connections show",
+        ),
+        purpose: "Where it is, by the region's name.",
+        example: "region = \"home\"",
+        see: &["region", "route.zones"],
+    },
+    Row {
         key: "machine.watts",
         kind: WATTS,
         unset: Unset::Means("not known"),
@@ -225,7 +243,7 @@ pub(super) const FLEET: &[Row] = &[
         unset: Unset::Means("not known"),
         purpose: "What an hour of it costs, rented or written off.",
         example: "price_per_hour = \"2.40 EUR\"",
-        see: &["machine.watts"],
+        see: &["routing.cost", "machine.watts"],
     },
     Row {
         key: "worker",
@@ -359,6 +377,30 @@ pub(super) const FLEET: &[Row] = &[
         see: &["worker.url"],
     },
     Row {
+        key: "worker.tier",
+        kind: Kind::Count { least: 0, most: 9 },
+        unset: Unset::Is("0"),
+        purpose: "Who is asked first: a worker of a higher tier is given a request only when nobody of a lower one is up for it. One that holds as many requests as it may is still up, and the request waits; one that is down, ejected or asked to be left alone, was tried, or is too small for the prompt is not.",
+        example: "tier = 1",
+        see: &["routing.all_down", "worker.optional"],
+    },
+    Row {
+        key: "worker.tags",
+        kind: TAGS,
+        unset: Unset::Means("none"),
+        purpose: "What it carries, in words of your own, for routes to ask for.",
+        example: "tags = [\"vision\"]",
+        see: &["route.tags"],
+    },
+    Row {
+        key: "worker.optional",
+        kind: Kind::Flag,
+        unset: Unset::Is("false"),
+        purpose: "Says that it comes and goes, as a laptop does, and that nobody should worry or wait when it is away: its leaving is no warning in the log, the causes that /ready lists leave it out, and all_down = \"queue\" does not wait for it to come back. While it is up it is a worker like any other, and its state is shown as it is.",
+        example: "optional = true",
+        see: &["routing.all_down", "worker.tier"],
+    },
+    Row {
         key: "worker.timeouts",
         kind: Kind::Over("timeouts"),
         unset: Unset::Means("as the route or [timeouts] says"),
@@ -389,6 +431,22 @@ pub(super) const FLEET: &[Row] = &[
         purpose: "Who may answer on this route.",
         example: "workers = [\"vllm-4090\"]",
         see: &["worker.name"],
+    },
+    Row {
+        key: "route.tags",
+        kind: TAGS,
+        unset: Unset::Means("none"),
+        purpose: "What a worker must carry to answer on this route: all of these tags.",
+        example: "tags = [\"vision\"]",
+        see: &["worker.tags", "route.workers"],
+    },
+    Row {
+        key: "route.zones",
+        kind: ZONES,
+        unset: Unset::Means("anywhere"),
+        purpose: "Where its requests may go: only to workers on machines whose region lies in one of these zones, also when they wait or are sent again, whatever fails. When no worker there could ever answer it is 403 residency.",
+        example: "zones = [\"eu\"]",
+        see: &["region.zone", "machine.region"],
     },
     Row {
         key: "route.repeat",

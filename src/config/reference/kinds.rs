@@ -69,6 +69,42 @@ pub(super) const MACHINE: Kind = Kind::Free {
     syntax: "NAME",
     allowed: "the name of a [[machine]] table",
 };
+pub(super) const REGION_NAME: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "letters, digits, '.', '_' and '-', at most 64 of them, unlike every other region's",
+};
+pub(super) const REGION: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "the name of a [[region]] table",
+};
+pub(super) const ZONE: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "letters, digits, '.', '_' and '-', at most 64 of them; 64 zones in all",
+};
+pub(super) const ZONES: Kind = Kind::Free {
+    syntax: "[NAME, …]",
+    allowed: "zones that [[region]] tables lie in, at least one, none twice",
+};
+pub(super) const RTT: Kind = Kind::Free {
+    syntax: "{ REGION = DURATION, … }",
+    allowed: "names of [[region]] tables, each with a duration from 0s to 60s",
+};
+pub(super) const NETWORKS: Kind = Kind::Free {
+    syntax: "[NETWORK, …]",
+    allowed: "a list of networks and IP addresses, as in [\"10.1.0.0/16\", \"fd00::1\"], none twice",
+};
+pub(super) const COUNTRIES: Kind = Kind::Free {
+    syntax: "[COUNTRY, …]",
+    allowed: "a list of codes of two capital letters (ISO 3166), as in [\"DE\", \"AT\"], none twice",
+};
+pub(super) const TAGS: Kind = Kind::Free {
+    syntax: "[NAME, …]",
+    allowed: "a list of names of your own: letters, digits, '.', '_' and '-', at most 64 of them, none twice",
+};
+pub(super) const COST: Kind = Kind::Free {
+    syntax: "DURATION per cent | DURATION per CURRENCY",
+    allowed: "a duration above zero for a cent or for one of a currency, as in \"0.5s per cent\" or \"50s per EUR\"",
+};
 pub(super) const MONEY: Kind = Kind::Free {
     syntax: "MONEY",
     allowed: "an amount and three capital letters for its currency, as in \"2.40 EUR\"",

@@ -1,6 +1,6 @@
 //! Rows of what the process is: its state, its addresses, its bounds.
 
-use super::kinds::{ADDRESS, ADDRESSES, DAY, GIB, KIB, MILLISECOND, PATH, TIMER};
+use super::kinds::{ADDRESS, ADDRESSES, DAY, GIB, KIB, MILLISECOND, NETWORKS, PATH, REGION, TIMER};
 use super::{Kind, Row, Unset};
 use crate::units::{Bytes, Seconds};
 
@@ -58,6 +58,30 @@ pub(super) const PROCESS: &[Row] = &[
         purpose: "Says that whoever reaches a client address may use every worker; without it, a client address off loopback is refused, since no client has to show a key.",
         example: "http = [\"192.168.1.2:7070\"]\nopen = true",
         see: &["listen.http"],
+    },
+    Row {
+        key: "listen.trusted_proxies",
+        kind: NETWORKS,
+        unset: Unset::Is("[]"),
+        purpose: "The proxies in front of this one whose X-Forwarded-* headers are believed and passed on: the client is then the last address of X-Forwarded-For that none of them has. Headers of everybody else are replaced. Loopback is trusted only when it is listed.",
+        example: "trusted_proxies = [\"10.0.0.1\", \"10.9.0.0/16\"]",
+        see: &["region.networks"],
+    },
+    Row {
+        key: "listen.region",
+        kind: REGION,
+        unset: Unset::Means("not known"),
+        purpose: "The region that the proxy is in; requests whose client's region is not known count as from here.",
+        example: "region = \"home\"",
+        see: &["region"],
+    },
+    Row {
+        key: "listen.geoip",
+        kind: PATH,
+        unset: Unset::Means("countries are not looked up"),
+        purpose: "A database of countries in MaxMind's format, for clients whose address is in no region's networks. It is read at the start.",
+        example: "geoip = \"country.mmdb\"",
+        see: &["region.countries"],
     },
     Row {
         key: "admin",

@@ -178,6 +178,8 @@ impl<'a> Value<'a> {
             let message = "a bare number has no unit";
             let with_unit = format!("{number}{unit}");
             match read(&with_unit) {
+                // Where durations are parts of a value, the line would not be it.
+                Ok(_) if matches!(self.row.kind, Kind::Free { .. }) => self.refuse(message),
                 Ok(_) => self.refuse_for(message, self.row.line_with(&format!("\"{with_unit}\""))),
                 Err(_) => self.refuse(message),
             }

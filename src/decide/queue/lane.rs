@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Ticket, Waiter};
+use crate::decide::Zones;
 use crate::units::{ModelName, WorkerId};
 
 /// What decides which workers fit, and the class.
@@ -12,6 +13,7 @@ pub(super) struct Lane {
     pub(super) class: u8,
     model: Option<ModelName>,
     only: Option<Arc<[WorkerId]>>,
+    zones: Option<Zones>,
     path: Option<&'static str>,
     tried: Vec<WorkerId>,
     barred: Vec<WorkerId>,
@@ -24,6 +26,7 @@ impl Lane {
             class: waiter.ask.claim.class,
             model: waiter.ask.model.clone(),
             only: waiter.ask.only.clone(),
+            zones: waiter.ask.zones,
             path: waiter.ask.path,
             tried: waiter.tried.clone(),
             barred: waiter.barred.clone(),

@@ -7,6 +7,8 @@ fn ask(model: &str) -> Ask {
     Ask {
         model: Some(ModelName::new(model)),
         only: None,
+        zones: None,
+        from: None,
         path: None,
         work: Work::Embed,
         prompt: Length::Tokens(1.0),

@@ -12,11 +12,11 @@ use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
 
 impl Roster {
-    /// Lists everybody who serves the model, with what speaks against giving it the request.
+    /// Lists everybody on the route who serves the model, with what speaks against giving it the request.
     pub(super) fn filter(&mut self, ask: &Ask, row: usize, tried: &[WorkerId]) {
         let mut considered = std::mem::take(&mut self.considered);
         let fit = self.fit(ask, row, tried);
-        considered.extend(self.serving(ask, row).map(|worker| Considered {
+        considered.extend(self.routed(ask, row).map(|worker| Considered {
             worker: worker.id(),
             fate: fit.excludes(worker).map_or(Fate::Candidate, Fate::Excluded),
             terms: Terms::default(),

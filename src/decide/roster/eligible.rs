@@ -5,7 +5,7 @@ use super::super::considered::Exclusion;
 use super::super::density::Density;
 use super::super::eject::EjectCause;
 use super::super::room::{self, Need};
-use super::super::standing::Standing;
+use super::super::standing::{Rank, Standing};
 use super::super::worker::Worker;
 use super::Roster;
 use crate::units::{Length, Seconds, WorkerId};
@@ -18,17 +18,27 @@ pub(super) struct Fit<'a> {
     tried: &'a [WorkerId],
     /// The room that it needs.
     need: Need,
-    /// The best standing there is among those who were not tried and have the room; only who has it is asked.
-    best: Option<Standing>,
+    /// The best rank there is among those who were not tried and have the room; only who has it is asked.
+    best: Option<Rank>,
     /// When all of these are on hold, the end of the hold that ends first.
     first: Option<Seconds>,
-    /// Whether somebody is left who knows the path.
-    picky: bool,
+    /// Whether all places that are left there are kept for higher classes.
+    kept: bool,
 }
 
 impl Roster {
-    /// Those who serve the model, among those the route allows.
+    /// Those who serve the model, among those the route and the zones allow.
     pub(super) fn serving<'a>(
+        &'a self,
+        ask: &'a Ask,
+        row: usize,
+    ) -> impl Iterator<Item = &'a Worker> {
+        self.routed(ask, row)
+            .filter(|worker| worker.spec().place.is_within(ask.zones))
+    }
+
+    /// Those who serve the model, among those the route allows, wherever they are.
+    pub(super) fn routed<'a>(
         &'a self,
         ask: &'a Ask,
         row: usize,
@@ -48,14 +58,16 @@ impl Roster {
             self.serving(ask, row)
                 .filter(|worker| !tried.contains(&worker.id()) && !need.exceeds(worker))
         };
-        let best = self.rules.all_down.best(able());
+        let admitted = able().filter(|worker| self.rules.all_down.admits(worker));
+        let best = admitted.map(|worker| self.rank(worker, ask, row)).min();
+        let asked = || able().filter(|worker| Some(self.rank(worker, ask, row)) == best);
         let first = match best {
-            Some(Standing::Held) => able()
+            Some(best) if best.standing == Standing::Held => asked()
                 .filter_map(|worker| worker.condition().held())
                 .reduce(Seconds::min),
             _ => None,
         };
-        let mut fit = Fit {
+        Fit {
             roster: self,
             ask,
             row,
@@ -63,11 +75,18 @@ impl Roster {
             need,
             best,
             first,
-            picky: false,
-        };
-        fit.picky = !self.unsupported.is_empty()
-            && able().any(|worker| fit.out(worker).is_none() && !fit.is_unsupported(worker));
-        fit
+            kept: self.is_kept(ask, asked()),
+        }
+    }
+
+    /// How soon this worker is asked.
+    fn rank(&self, worker: &Worker, ask: &Ask, row: usize) -> Rank {
+        let is_strange = |path| self.unsupported.has(worker, path, row);
+        Rank {
+            standing: worker.condition().standing(),
+            strange: !self.unsupported.is_empty() && ask.path.is_some_and(is_strange),
+            tier: worker.spec().tier,
+        }
     }
 
     /// Those who could be given this request now.
@@ -129,20 +148,43 @@ impl Roster {
 }
 
 impl Fit<'_> {
-    /// What speaks against giving a worker that serves the model the request now.
+    /// What speaks against giving a worker the request now. Zones come first: nothing outweighs them.
     pub(super) fn excludes(&self, worker: &Worker) -> Option<Exclusion> {
-        self.out(worker).or_else(|| {
-            if self.picky && self.is_unsupported(worker) {
-                Some(Exclusion::Unsupported)
-            } else {
-                (!worker.has_room()).then_some(Exclusion::Full)
+        if !worker.spec().place.is_within(self.ask.zones) {
+            return Some(Exclusion::Zone);
+        }
+        if self.tried.contains(&worker.id()) {
+            return Some(Exclusion::Tried);
+        }
+        if self.need.exceeds(worker) {
+            return Some(Exclusion::TooLong);
+        }
+        let rank = self.roster.rank(worker, self.ask, self.row);
+        match self.best {
+            Some(best) if best.standing == rank.standing && self.is_willing(worker) => {
+                if rank.strange && !best.strange {
+                    Some(Exclusion::Unsupported)
+                } else if rank.tier != best.tier {
+                    Some(Exclusion::Tier)
+                } else {
+                    let full = (!worker.has_room()).then_some(Exclusion::Full);
+                    full.or(self.kept.then_some(Exclusion::Reserved))
+                }
             }
-        })
+            _ => Some(match rank.standing {
+                Standing::Free | Standing::Held => Exclusion::Held,
+                Standing::Vouched | Standing::Ejected => Exclusion::Ejected,
+                Standing::Down => Exclusion::Down,
+            }),
+        }
     }
 
     /// Whether the request may have this worker, now or when a place there is free.
     pub(super) fn may_wait(&self, worker: &Worker) -> bool {
-        matches!(self.excludes(worker), None | Some(Exclusion::Full))
+        matches!(
+            self.excludes(worker),
+            None | Some(Exclusion::Full | Exclusion::Reserved)
+        )
     }
 
     /// The room that the request needs.
@@ -150,33 +192,13 @@ impl Fit<'_> {
         self.need
     }
 
-    /// What speaks against a worker by what is known of it, whatever it holds.
-    fn out(&self, worker: &Worker) -> Option<Exclusion> {
+    /// Whether a worker of the best standing may be asked now.
+    fn is_willing(&self, worker: &Worker) -> bool {
         let condition = worker.condition();
-        let standing = condition.standing();
-        let fits = Some(standing) == self.best
-            && match standing {
-                Standing::Free | Standing::Vouched => true,
-                Standing::Held => condition.held() == self.first,
-                Standing::Ejected | Standing::Down => !condition.breaker().refuses(),
-            };
-        if self.tried.contains(&worker.id()) {
-            return Some(Exclusion::Tried);
+        match condition.standing() {
+            Standing::Free | Standing::Vouched => true,
+            Standing::Held => condition.held() == self.first,
+            Standing::Ejected | Standing::Down => !condition.breaker().refuses(),
         }
-        if self.need.exceeds(worker) {
-            return Some(Exclusion::TooLong);
-        }
-        (!fits).then_some(match standing {
-            Standing::Free | Standing::Held => Exclusion::Held,
-            Standing::Vouched | Standing::Ejected => Exclusion::Ejected,
-            Standing::Down => Exclusion::Down,
-        })
-    }
-
-    /// Whether this worker is known not to serve the request's path.
-    fn is_unsupported(&self, worker: &Worker) -> bool {
-        self.ask
-            .path
-            .is_some_and(|path| self.roster.unsupported.has(worker, path, self.row))
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Key {
 const HOUR: f64 = 3_600.0;
 
 /// Every key.
-pub(super) const KEYS: [Key; 27] = [
+pub(super) const KEYS: [Key; 29] = [
     number(
         "",
         "rate",
@@ -103,6 +103,23 @@ pub(super) const KEYS: [Key; 27] = [
         1e7,
         "blocks of 512 tokens, from 1 to 10000000",
         "blocks = 220",
+    ),
+    Key {
+        whole: true,
+        ..number(
+            "worker",
+            "tier",
+            (0.0, 9.0),
+            "a whole number from 0 to 9",
+            "tier = 1",
+        )
+    },
+    number(
+        "worker",
+        "price",
+        (0.0, 1e3),
+        "seconds that a second of it is worth, from 0 to 1000",
+        "price = 0.05",
     ),
     words(
         "fault",

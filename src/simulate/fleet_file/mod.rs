@@ -16,6 +16,8 @@
 //! [[worker]]
 //! name = "h100"
 //! card = "H100"                  # prefill, step, … change single figures of it
+//! tier = 0                       # a higher one is asked when nobody of a lower one is up
+//! price = 0.05                   # what a second of it is worth in seconds: routing.cost times the machine's price
 //! count = 2                      # h100-1 and h100-2, dealt over the regions unless `region` names one
 //!
 //! [[fault]]
@@ -85,6 +87,8 @@ pub fn added(typed: &str) -> Option<(usize, Member)> {
         card,
         max_inflight: to_count(MAX_INFLIGHT),
         round_trip: NEAR,
+        tier: 0,
+        price: 0.0,
     };
     (1..=MOST_WORKERS)
         .contains(&count)
@@ -155,6 +159,8 @@ fn workers(table: &Table<'_>, regions: &[Region], dealt: usize) -> Option<Vec<Me
         .map_or(1, |count| to_count(count) as usize);
     let max_inflight = to_count(table.number("max_inflight").unwrap_or(MAX_INFLIGHT));
     let typed = table.text("region");
+    let tier = table.number("tier").map_or(0, to_count);
+    let price = table.number("price").unwrap_or_default();
     let (name, card) = (name?, card?);
     if dealt + count > MOST_WORKERS {
         table.refuse("count", "these are more workers than a fleet may have");
@@ -180,6 +186,8 @@ fn workers(table: &Table<'_>, regions: &[Region], dealt: usize) -> Option<Vec<Me
             card,
             max_inflight,
             round_trip: round_trip?,
+            tier: u8::try_from(tier).unwrap_or(u8::MAX),
+            price,
         })
     };
     (0..count).map(member).collect()

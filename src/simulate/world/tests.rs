@@ -92,6 +92,19 @@ fn one_request_takes_the_way_its_prompt_and_its_answer() {
 }
 
 #[test]
+fn a_worker_of_a_higher_tier_stands_by_and_a_dear_one_gets_less() {
+    let load = tools(2.0, 200, 1);
+    let share = |lines: &str| {
+        let sent = sent(&fleet(&format!("{PAIR}{lines}")), &load, "least_time");
+        sent.iter().filter(|(worker, _)| *worker == 1).count()
+    };
+    assert_eq!(share("tier = 1\n"), 0);
+    let dead = fault("fast", "dead", 1, 30);
+    assert!(share(&format!("tier = 1\n{dead}")) > 0, "the other is dead");
+    assert!(share("price = 9.0\n") < share(""), "dear");
+}
+
+#[test]
 fn a_prompt_that_was_read_before_is_not_read_again() {
     let fleet = fleet("[[worker]]\nname = \"only\"\ncard = \"T4\"\n");
     let mut load = tools(0.01, 1, 1);

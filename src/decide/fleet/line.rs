@@ -1,0 +1,102 @@
+//! Standing in line: who waits for a slot, what it lacks, and who is next.
+
+use std::collections::BTreeMap;
+
+use super::super::ask::{Ask, NoChoice};
+use super::super::queue::{LineFull, Ticket, Turn, Waiter};
+use super::{FleetState, Grant};
+use crate::rng::Rng;
+use crate::units::{Seconds, WorkerId};
+
+impl FleetState {
+    /// Waits for a slot, after [`NoChoice::Busy`] or [`NoChoice::Away`], or for a worker, after [`NoChoice::Down`]; those
+    /// already tried are not waited for.
+    ///
+    /// # Errors
+    /// When as many wait as may.
+    pub fn stand_in_line(
+        &mut self,
+        ask: Ask,
+        tried: &[WorkerId],
+        now: Seconds,
+    ) -> Result<Ticket, LineFull> {
+        let ask = self.roster.measured(ask);
+        let barred = self.roster.barred(&ask);
+        let tried = tried.to_vec();
+        self.line.join(Waiter {
+            ask,
+            tried,
+            barred,
+            since: now,
+        })
+    }
+
+    /// Stops waiting; nothing happens when the ticket was granted or given up before.
+    pub fn leave_line(&mut self, ticket: Ticket, now: Seconds) {
+        self.line.leave(ticket, now);
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.line.len()
+    }
+
+    /// How many of each class wait, for those that have any.
+    #[must_use]
+    pub fn depths(&self) -> BTreeMap<u8, usize> {
+        self.line.depths()
+    }
+
+    /// When those who are before a newcomer of this class will have been served, by how fast the line moved of late.
+    #[must_use]
+    pub fn line_clears_in(&self, class: u8, now: Seconds) -> Option<Seconds> {
+        self.line.clears_in(class, now)
+    }
+
+    /// What a request waits for, or would.
+    #[must_use]
+    pub fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
+        self.roster.lacks(ask, tried)
+    }
+
+    /// Whether a request that lacks this may stand in line.
+    #[must_use]
+    pub fn may_wait(&self, ask: &Ask, lack: &NoChoice) -> bool {
+        match lack {
+            NoChoice::Busy | NoChoice::Away => true,
+            NoChoice::Down => self.line.holds() && self.roster.is_awaited(ask),
+            _ => false,
+        }
+    }
+
+    /// Ends the wait of everybody who can be served now, in the order of the line, and of everybody who waits for
+    /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet.
+    pub fn grants(&mut self, now: Seconds, rng: &mut Rng) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        let mut heads = self.line.heads(now);
+        while let Some(Turn { ticket, .. }) = heads.pop_first() {
+            let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
+                continue;
+            };
+            let result = self.roster.choose(ask, tried, now, rng);
+            match &result {
+                Err(NoChoice::Busy | NoChoice::Away) => continue,
+                Err(lack) if tried.is_empty() && self.may_wait(ask, lack) => continue,
+                Err(_) => {}
+                Ok(choice) => {
+                    let (claim, busy) = (ask.claim, choice.terms.busy());
+                    self.line.charge(claim, busy, true);
+                    self.line.served(now);
+                }
+            }
+            heads.extend(self.line.leave(ticket, now));
+            grants.push(Grant {
+                ticket,
+                result,
+                considered: self.roster.shortlist(),
+            });
+        }
+        grants
+    }
+}
