@@ -168,3 +168,22 @@ fn who_waits_for_a_worker_in_vain_is_told_so() {
     let waited = proxy.log_of(1)[0]["total_s"].as_f64().unwrap();
     assert!(waited >= 0.2, "{waited}");
 }
+
+#[test]
+fn places_are_kept_for_a_higher_class() {
+    let engine = Engine::start();
+    let proxy = Proxy::setup()
+        .worker_with("w", &engine, "max_inflight = 2")
+        .queue("reserve = { paid = 0.1 }")
+        .start();
+    engine.tune(|knobs| knobs.fail(Failure::Hang, 1));
+    let mut held = proxy.connect();
+    let free = [("x-forebay-priority", "free")];
+    held.send(&request("POST", CHAT, &free, chat("held").as_bytes()));
+    expect_soon("one place is taken", || engine.count() == 1);
+    let mut waiting = join(&proxy, "free", "second");
+    assert_eq!(proxy.chat(&chat("paid")).status, 200);
+    assert_eq!(asked(&engine), ["held", "paid"], "the other place was kept");
+    drop(held);
+    assert_eq!(waiting.answer().status, 200);
+}

@@ -36,7 +36,11 @@ impl Line {
             line,
             ..Policy::LeastTime.into()
         };
-        let mut fleet = FleetState::new(vec![WorkerSpec::new("w", PLACES)], rules);
+        Self::with(seed, rules, PLACES)
+    }
+
+    fn with(seed: u64, rules: Rules, places: u32) -> Self {
+        let mut fleet = FleetState::new(vec![WorkerSpec::new("w", places)], rules);
         fleet.serves(WorkerId(0), &[ModelName::new("m")]);
         fleet.probe(WorkerId(0), Ok(()), Seconds::ZERO);
         Line {
@@ -166,5 +170,42 @@ fn without_tenants_who_sends_more_gets_more() {
     for seed in 0..SEEDS {
         let turns = flooded(seed, false);
         assert_eq!(turns[1..], [0, 0], "seed {seed}");
+    }
+}
+
+/// Requests of both classes come at random, and more than there are places. The fewest places that were free after
+/// those of the lower class had been served, and the most that they held.
+fn reserved(seed: u64, share: f64) -> (usize, usize) {
+    const WIDE: u32 = 10;
+    let mut rules: Rules = Policy::LeastTime.into();
+    rules.reserved[1] = share;
+    let mut line = Line::with(seed, rules, WIDE);
+    let mut most = 0;
+    for _ in 0..40 {
+        for _ in 0..=line.rng.below(20) {
+            line.arrive(1, 0);
+        }
+        most = most.max(line.held.len());
+        let before = line.served.len();
+        line.arrive(0, 0);
+        assert_eq!(line.served.len() > before, most < WIDE as usize, "{seed}");
+        line.fleet.check_invariants().unwrap();
+        line.second();
+    }
+    (WIDE as usize - most, most)
+}
+
+#[test]
+fn what_is_reserved_stays_free_for_the_higher_class() {
+    for seed in 0..SEEDS {
+        assert_eq!(reserved(seed, 0.15), (2, 8), "seed {seed}");
+    }
+}
+
+/// Negative control: without a reserve the higher class finds no place.
+#[test]
+fn without_a_reserve_nothing_stays_free() {
+    for seed in 0..SEEDS {
+        assert_eq!(reserved(seed, 0.0), (0, 10), "seed {seed}");
     }
 }

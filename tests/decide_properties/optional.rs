@@ -69,7 +69,7 @@ fn while_it_is_there_it_is_a_worker_like_any_other() {
 fn who_waits_for_one_that_goes_away_is_told_at_once() {
     let mut fleet = pair([true, true], [false, true]);
     assert_eq!(pick(&mut fleet), Ok(0));
-    fleet.stand_in_line(chat(), &[]).unwrap();
+    fleet.stand_in_line(chat(), &[], NOW).unwrap();
     for _ in 0..3 {
         fleet.probe(WorkerId(0), Err("gone".into()), NOW);
     }

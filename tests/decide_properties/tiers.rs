@@ -157,7 +157,7 @@ fn among_those_on_hold_the_lower_tier_goes_first() {
 fn who_waits_goes_to_the_next_tier_when_the_lower_one_is_gone() {
     let mut trial = Trial::of(&[(0, Full), (1, Fine)], Policy::LeastTime);
     assert_eq!(trial.pick(), Err(NoChoice::Busy));
-    let ticket = trial.fleet.stand_in_line(chat(), &[]).unwrap();
+    let ticket = trial.fleet.stand_in_line(chat(), &[], NOW).unwrap();
     assert!(trial.fleet.grants(NOW, &mut trial.rng).is_empty());
     trial.fleet.check_invariants().unwrap();
     trial.befalls(WorkerId(0), Down);

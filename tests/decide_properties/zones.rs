@@ -137,7 +137,10 @@ impl World {
         match chosen {
             Ok(choice) => self.hold(request, choice),
             Err(NoChoice::Busy | NoChoice::Away) => {
-                let ticket = self.fleet.stand_in_line(ask, &request.tried).unwrap();
+                let ticket = self
+                    .fleet
+                    .stand_in_line(ask, &request.tried, self.now)
+                    .unwrap();
                 self.waiting.insert(ticket, request);
                 Ok(())
             }
@@ -259,7 +262,7 @@ fn who_waits_for_one_zone_holds_nobody_of_another_up() {
     let tickets = [0, 1].map(|place| {
         let refused = fleet.choose(&to(place), &[], now, &mut rng).unwrap_err();
         assert_eq!(refused, NoChoice::Busy);
-        fleet.stand_in_line(to(place), &[]).unwrap()
+        fleet.stand_in_line(to(place), &[], now).unwrap()
     });
     let us = held[1].take().unwrap();
     fleet.finish(us.booking, Outcome::Gone, now);

@@ -13,7 +13,7 @@ pub fn names(sections: &[Section<'_>], what: &str) -> Vec<Option<Arc<str>>> {
     let mut names: Vec<Option<Arc<str>>> = Vec::new();
     for section in sections {
         let typed = section.value("name");
-        let name = typed.as_ref().and_then(|value| sound(value, what));
+        let name = typed.as_ref().and_then(|value| name(value, what));
         let twin = names
             .iter()
             .position(|known| name.is_some() && *known == name);
