@@ -4,16 +4,18 @@
 //! values of headers, which may be secrets too. The text is put together by hand because a JSON tree would lose the
 //! order; every string in it is escaped by the JSON library.
 
+mod worker;
+
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, ClassPlan, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin,
-    Plan, ProbePlan, QueuePlan, RegionPlan, Retries, RoutePlan, Routing, Secret, TestPlan,
-    TimeoutOverrides, Timeouts, WorkerPlan,
+    AccessTarget, ClassPlan, Limits, Listen, LogPlan, MachinePlan, Plan, QueuePlan, RegionPlan,
+    Retries, RoutePlan, Routing, Secret, TimeoutOverrides, Timeouts, WorkerPlan,
 };
 use super::words::Choice;
-use crate::decide::{EjectRule, RegionId};
+use crate::decide::RegionId;
 use crate::units::Seconds;
+use worker::show_worker;
 
 const HIDDEN: &str = "***";
 
@@ -223,124 +225,6 @@ fn show_machine(machine: &MachinePlan, regions: &[RegionPlan]) -> String {
         ("idle_watts", number(*idle_watts)),
         ("price_per_hour", or_null(price_per_hour.map(text))),
     ])
-}
-
-fn show_worker(worker: &WorkerPlan) -> String {
-    let WorkerPlan {
-        name,
-        origin,
-        machine,
-        engine,
-        models,
-        max_inflight,
-        max_prompt_tokens,
-        speed,
-        key,
-        headers,
-        probe,
-        eject,
-        test,
-        metrics,
-        tier,
-        tags,
-        optional,
-        timeouts,
-    } = worker;
-    let headers: Vec<_> = headers
-        .iter()
-        .map(|(name, _)| (name.as_str(), text(HIDDEN)))
-        .collect();
-    object(&[
-        ("name", text(name)),
-        ("url", show_origin(origin)),
-        ("machine", or_null(machine.as_ref().map(text))),
-        ("engine", or_null(engine.map(|engine| text(engine.word())))),
-        ("models", show_models(models)),
-        (
-            "max_inflight",
-            or_null(max_inflight.map(|most| most.to_string())),
-        ),
-        (
-            "max_prompt_tokens",
-            or_null(max_prompt_tokens.map(|most| most.to_string())),
-        ),
-        ("speed", or_null(speed.map(|speed| speed.to_string()))),
-        ("key", secret(key.as_ref())),
-        ("headers", object(&headers)),
-        ("probe", show_probe(probe)),
-        ("eject", show_eject(eject)),
-        ("test", show_test(test)),
-        ("metrics_url", or_null(metrics.as_ref().map(show_origin))),
-        ("tier", tier.to_string()),
-        ("tags", list(tags.iter().map(text))),
-        ("optional", optional.to_string()),
-        ("timeouts", show_overrides(timeouts)),
-    ])
-}
-
-fn show_origin(origin: &Origin) -> String {
-    let Origin {
-        protocol,
-        host: _,
-        port: _,
-        base,
-        authority,
-    } = origin;
-    text(format_args!("{}://{authority}{base}", protocol.word()))
-}
-
-/// `null` is all that the worker reports.
-fn show_models(models: &Models) -> String {
-    match models {
-        Models::Reported => or_null(None),
-        Models::Named(aliases) => object(&aliases.iter().map(show_model).collect::<Vec<_>>()),
-    }
-}
-
-fn show_model(alias: &ModelAlias) -> (&str, String) {
-    let ModelAlias { client, worker } = alias;
-    let worker = worker.as_ref().map_or("*", |name| name.as_str());
-    (client.as_str(), text(worker))
-}
-
-fn show_probe(probe: &ProbePlan) -> String {
-    let ProbePlan {
-        path,
-        interval,
-        timeout,
-        rise,
-        fall,
-    } = probe;
-    object(&[
-        ("path", or_null(path.as_ref().map(text))),
-        ("interval", text(interval)),
-        ("timeout", text(timeout)),
-        ("rise", rise.to_string()),
-        ("fall", fall.to_string()),
-    ])
-}
-
-fn show_eject(eject: &EjectRule) -> String {
-    let EjectRule {
-        errors,
-        window,
-        first,
-        max,
-    } = eject;
-    object(&[
-        ("errors", errors.to_string()),
-        ("window", text(window)),
-        ("first", text(first)),
-        ("max", text(max)),
-    ])
-}
-
-fn show_test(test: &TestPlan) -> String {
-    match test {
-        TestPlan::Auto => text("auto"),
-        TestPlan::Off => text("off"),
-        TestPlan::File { path, body: _ } => object(&[("file", text(path.display()))]),
-    }
 }
 
 fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {

@@ -1,0 +1,124 @@
+//! A worker of the plan as JSON.
+
+use super::{HIDDEN, list, object, or_null, secret, show_overrides, text};
+use crate::config::plan::{ModelAlias, Models, Origin, ProbePlan, TestPlan, WorkerPlan};
+use crate::config::words::Choice;
+use crate::decide::EjectRule;
+
+pub(super) fn show_worker(worker: &WorkerPlan) -> String {
+    let WorkerPlan {
+        name,
+        origin,
+        machine,
+        engine,
+        models,
+        max_inflight,
+        max_prompt_tokens,
+        speed,
+        key,
+        headers,
+        probe,
+        eject,
+        test,
+        metrics,
+        tier,
+        tags,
+        optional,
+        timeouts,
+    } = worker;
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, _)| (name.as_str(), text(HIDDEN)))
+        .collect();
+    object(&[
+        ("name", text(name)),
+        ("url", show_origin(origin)),
+        ("machine", or_null(machine.as_ref().map(text))),
+        ("engine", or_null(engine.map(|engine| text(engine.word())))),
+        ("models", show_models(models)),
+        (
+            "max_inflight",
+            or_null(max_inflight.map(|most| most.to_string())),
+        ),
+        (
+            "max_prompt_tokens",
+            or_null(max_prompt_tokens.map(|most| most.to_string())),
+        ),
+        ("speed", or_null(speed.map(|speed| speed.to_string()))),
+        ("key", secret(key.as_ref())),
+        ("headers", object(&headers)),
+        ("probe", show_probe(probe)),
+        ("eject", show_eject(eject)),
+        ("test", show_test(test)),
+        ("metrics_url", or_null(metrics.as_ref().map(show_origin))),
+        ("tier", tier.to_string()),
+        ("tags", list(tags.iter().map(text))),
+        ("optional", optional.to_string()),
+        ("timeouts", show_overrides(timeouts)),
+    ])
+}
+
+fn show_origin(origin: &Origin) -> String {
+    let Origin {
+        protocol,
+        host: _,
+        port: _,
+        base,
+        authority,
+    } = origin;
+    text(format_args!("{}://{authority}{base}", protocol.word()))
+}
+
+/// `null` is all that the worker reports.
+fn show_models(models: &Models) -> String {
+    match models {
+        Models::Reported => or_null(None),
+        Models::Named(aliases) => object(&aliases.iter().map(show_model).collect::<Vec<_>>()),
+    }
+}
+
+fn show_model(alias: &ModelAlias) -> (&str, String) {
+    let ModelAlias { client, worker } = alias;
+    let worker = worker.as_ref().map_or("*", |name| name.as_str());
+    (client.as_str(), text(worker))
+}
+
+fn show_probe(probe: &ProbePlan) -> String {
+    let ProbePlan {
+        path,
+        interval,
+        timeout,
+        rise,
+        fall,
+    } = probe;
+    object(&[
+        ("path", or_null(path.as_ref().map(text))),
+        ("interval", text(interval)),
+        ("timeout", text(timeout)),
+        ("rise", rise.to_string()),
+        ("fall", fall.to_string()),
+    ])
+}
+
+fn show_eject(eject: &EjectRule) -> String {
+    let EjectRule {
+        errors,
+        window,
+        first,
+        max,
+    } = eject;
+    object(&[
+        ("errors", errors.to_string()),
+        ("window", text(window)),
+        ("first", text(first)),
+        ("max", text(max)),
+    ])
+}
+
+fn show_test(test: &TestPlan) -> String {
+    match test {
+        TestPlan::Auto => text("auto"),
+        TestPlan::Off => text("off"),
+        TestPlan::File { path, body: _ } => object(&[("file", text(path.display()))]),
+    }
+}
