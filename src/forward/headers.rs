@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 
 use super::Errand;
+use super::load_report::LoadReport;
 use crate::config::plan::{Protocol, WorkerPlan};
 use crate::facts::{BuiltIn, percent_encoded};
 use crate::fault::{Fault, Kind};
@@ -42,6 +43,7 @@ pub(super) struct Draft<'a> {
     errand: &'a Errand<'a>,
     worker: &'a WorkerPlan,
     id: &'a HeaderValue,
+    report: LoadReport,
     uri: Uri,
     body: Bytes,
 }
@@ -61,9 +63,15 @@ impl<'a> Draft<'a> {
             errand,
             worker,
             id,
+            report: LoadReport::default(),
             uri,
             body: body(errand, name),
         })
+    }
+
+    /// The same, with a wish for a report.
+    pub(super) fn wanting(self, report: LoadReport) -> Self {
+        Draft { report, ..self }
     }
 
     /// The request.
@@ -72,6 +80,7 @@ impl<'a> Draft<'a> {
         *request.method_mut() = self.errand.head.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = request_headers(self.errand, self.worker, self.id);
+        self.report.ask(request.headers_mut());
         request
     }
 }

@@ -18,6 +18,7 @@ mod deadlines;
 mod flow;
 mod headers;
 mod judge;
+mod load_report;
 pub mod refusal;
 pub mod relay;
 mod retry_after;

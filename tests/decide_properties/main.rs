@@ -20,6 +20,7 @@ mod retries;
 mod reuse;
 mod room;
 mod shares;
+mod told_load;
 mod weights;
 
 use forebay::decide::{Ask, Work, WorkerSpec};
