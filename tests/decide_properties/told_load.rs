@@ -1,8 +1,8 @@
 //! Others on a worker, past the proxy: seen as soon as the engine tells, never taken for what they are not.
 //!
 //! Two equal machines and clients that keep both busy. After a while of learning, streams that are not ours come to the
-//! first machine and slow ours. Without a word of it the fleet learns that as its requests get slower, and does not learn that
-//! they have gone.
+//! first machine and slow ours. Without a word of it the fleet learns that as its requests get slower, and does not learn
+//! that they have gone.
 
 use forebay::decide::{Load as Told, Policy, Work};
 

@@ -98,3 +98,117 @@ impl Worker {
         took * (own.0 / (own + ahead).0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::decide::{
+        Ask, FleetState, Heard, Load, Outcome, Policy, Terms, Told, Work, WorkerSpec,
+    };
+    use crate::facts::Prefix;
+    use crate::rng::Rng;
+    use crate::units::{Length, Seconds, WorkerId};
+
+    const WORKER: WorkerId = WorkerId(0);
+    const NOW: Seconds = Seconds(9.0);
+    /// By the prior, of 600 tokens.
+    const OWN: f64 = 0.11;
+
+    /// The price of a chat of 600 tokens, whose answer is expected to have 200, where an engine tells this.
+    fn price(told: Told, load: Load) -> Terms {
+        let mut fleet = FleetState::new(vec![WorkerSpec::new("w", 8)], Policy::LeastTime);
+        fleet.told(WORKER, told);
+        let heard = Heard {
+            load,
+            asked: fleet.ours(WORKER),
+            lasts: Seconds(1.0),
+        };
+        fleet.hear_load(WORKER, &heard, NOW);
+        let ask = Ask {
+            model: None,
+            only: None,
+            path: None,
+            work: Work::Generate,
+            prompt: Length::Tokens(600.0),
+            fills: None,
+            prefix: Prefix::default(),
+            max_tokens: None,
+            deadline: None,
+            streamed: true,
+        };
+        let choice = fleet.choose(&ask, &[], NOW, &mut Rng::seeded(1)).unwrap();
+        fleet.finish(choice.booking, Outcome::Gone, NOW);
+        choice.terms
+    }
+
+    fn load(running: f64, waiting: f64) -> Load {
+        Load {
+            running: Some(running),
+            waiting: Some(waiting),
+            ..Load::default()
+        }
+    }
+
+    #[track_caller]
+    fn near(found: Seconds, expected: f64) {
+        assert!((found.0 - expected).abs() < 1e-9, "{found} {expected}");
+    }
+
+    /// Decode time beside so many.
+    fn decode(sharing: f64) -> f64 {
+        199.0 * (0.02 + 0.000_5 * sharing)
+    }
+
+    #[test]
+    fn streams_of_others_share_the_card_and_are_held_up() {
+        let terms = price(Told::default(), load(4.0, 0.0));
+        near(terms.decode, decode(5.0));
+        near(terms.external, 0.5 * 4.0 * (0.000_5 * 200.0 + 0.5 * OWN));
+        near(terms.wait, 0.0);
+        near(price(Told::default(), load(99.0, 0.0)).decode, decode(8.0));
+    }
+
+    #[test]
+    fn prompts_of_others_are_ahead() {
+        let terms = price(Told::default(), load(0.0, 3.0));
+        near(terms.wait, 3.0 * (0.01 + 16.0 / 6_000.0));
+        near(terms.decode, decode(1.0));
+    }
+
+    #[test]
+    fn who_finds_all_slots_taken_by_others_waits_for_one() {
+        let told = Told {
+            slots: Some(4),
+            ..Told::default()
+        };
+        near(price(told, load(3.0, 0.0)).wait, 0.0);
+        let one = 0.5 * decode(4.0) + OWN;
+        near(price(told, load(4.0, 0.0)).wait, one / 4.0);
+        near(price(told, load(4.0, 2.0)).wait, 3.0 * one / 4.0);
+    }
+
+    #[test]
+    fn memory_of_others_is_not_free() {
+        let told = Told {
+            kv_tokens: Some(1_000.0),
+            ..Told::default()
+        };
+        let used = |kv_use| Load {
+            kv_use: Some(kv_use),
+            ..Load::default()
+        };
+        near(price(told, used(0.2)).wait, 0.0);
+        // Nine hundred tokens of requests that need eight hundred each; seven hundred of them are wanted.
+        let ends = 700.0 / 800.0;
+        near(
+            price(told, used(0.9)).wait,
+            ends * (0.5 * decode(1.0) + OWN),
+        );
+        let running = Load {
+            running: Some(3.0),
+            ..used(0.9)
+        };
+        let ends = 700.0 / 300.0 / 3.0;
+        near(price(told, running).wait, ends * (0.5 * decode(4.0) + OWN));
+        near(price(Told::default(), used(0.9)).wait, 0.0);
+    }
+}
