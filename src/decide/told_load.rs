@@ -25,12 +25,15 @@
 //!
 //! An engine may count wrong, lie, or fall silent. A number that can't be one is not heard. One that can holds until the
 //! next is due, then fades, and is nothing after three times that time: so what is told makes a worker dearer while it
-//! keeps saying so, and never takes it out.
+//! keeps saying so, and never takes it out. And since what a worker shows is learned beside what it tells, one that tells
+//! of streams that slow nothing is soon known as one on which streams cost nothing.
 
 use super::ask::Work;
 use crate::units::Seconds;
 
-/// The most requests that an engine is believed to run, or to keep waiting.
+/// The most requests that an engine is believed to run, or to keep waiting …
+const MOST_BELIEVED: f64 = 100_000.0;
+/// … and the most of them that count: more make no difference to where a request goes.
 const MOST: f64 = 1_000.0;
 /// What was told is nothing after so many times the time that it lasts.
 const FADED: f64 = 3.0;
@@ -135,7 +138,7 @@ impl Load {
 
     /// Without what can't be.
     fn believable(self) -> Self {
-        let count = |told: Option<f64>| told.filter(|count| (0.0..=MOST).contains(count));
+        let count = |told: Option<f64>| told.filter(|count| (0.0..=MOST_BELIEVED).contains(count));
         Load {
             running: count(self.running),
             waiting: count(self.waiting),
@@ -209,16 +212,17 @@ impl ToldLoad {
             at: now,
             lasts: heard.lasts,
         };
+        let count = |foreign: f64| read(foreign.min(MOST));
         let (held, queued) = (f64::from(ours.inflight), f64::from(ours.queued));
         match (load.running, load.waiting) {
             (Some(running), Some(waiting)) => {
                 let foreign = (running + waiting - held).max(0.0);
                 let waits = (waiting - queued).clamp(0.0, foreign);
-                self.waiting = read(waits);
-                self.running = read(foreign - waits);
+                self.waiting = count(waits);
+                self.running = count(foreign - waits);
             }
-            (Some(running), None) => self.running = read(running - held),
-            (None, Some(waiting)) => self.waiting = read(waiting - queued),
+            (Some(running), None) => self.running = count(running - held),
+            (None, Some(waiting)) => self.waiting = count(waiting - queued),
             (None, None) => {}
         }
         if let (Some(share), Some(kv_tokens)) = (load.kv_use, kv_tokens)
@@ -329,6 +333,7 @@ mod tests {
         assert_eq!(found(load(8.0, 5.0), 8, 0), (0.0, 5.0));
         assert_eq!(found(load(8.0, 5.0), 9, 3), (2.0, 2.0));
         assert_eq!(found(load(2.0, 0.0), 9, 3), (0.0, 0.0));
+        assert_eq!(found(load(1_024.0, 7_000.0), 24, 0), (1_000.0, 1_000.0));
         let only = |running, waiting| Load {
             running,
             waiting,

@@ -55,8 +55,9 @@ impl Worker {
 
     /// Seconds per output token once one more request shares the card with ours and with others.
     pub(in crate::decide) fn pace_with_one_more(&self, foreign: Foreign) -> Seconds {
-        let sharing = f64::from(self.meter.sharing() + 1) + foreign.running;
-        let sharing = sharing.min(f64::from(self.cap()));
+        let ours = (self.meter.sharing() + 1).min(self.cap());
+        let slots = self.told.slots.map_or(f64::INFINITY, f64::from);
+        let sharing = (f64::from(ours) + foreign.running).min(slots);
         self.speeds.decode().at(sharing)
     }
 
@@ -164,7 +165,10 @@ mod tests {
         near(terms.decode, decode(5.0));
         near(terms.external, 0.5 * 4.0 * (0.000_5 * 200.0 + 0.5 * OWN));
         near(terms.wait, 0.0);
-        near(price(Told::default(), load(99.0, 0.0)).decode, decode(8.0));
+        near(
+            price(Told::default(), load(99.0, 0.0)).decode,
+            decode(100.0),
+        );
     }
 
     #[test]
