@@ -40,10 +40,9 @@ fn asked(engine: &Engine, path: &str) -> usize {
 /// Waits until an engine was asked for its life so many times more: a tenth of a second each.
 #[track_caller]
 fn live_through(engine: &Engine, probes: usize) {
-    let before = asked(engine, "/health");
-    expect_soon("it was probed for a while", || {
-        asked(engine, "/health") >= before + probes
-    });
+    let probed = || asked(engine, "/health") + asked(engine, "/v2/health/ready");
+    let before = probed();
+    expect_soon("it was probed for a while", || probed() >= before + probes);
 }
 
 fn told(proxy: &Proxy, name: &str) -> Value {
@@ -314,6 +313,7 @@ fn a_worker_that_loads_its_model_is_loading_and_nothing_is_held_against_it() {
         (Dialect::Sglang, "sglang"),
         (Dialect::Vllm, "vllm"),
         (Dialect::Forebay, "forebay"),
+        (Dialect::Triton, "triton"),
     ] {
         let engine = passing_for(dialect);
         engine.tune(|knobs| knobs.ready_after = Duration::from_secs(3_600));

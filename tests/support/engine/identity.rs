@@ -54,7 +54,10 @@ pub async fn answer(shared: &Shared, request: &Seen) -> Answer {
         return Answer::json(401, &json!({"error": "Unauthorized"}));
     }
     let loading = shared.clock.now() < Seconds::from(ready_after);
-    let spared = dialect == Dialect::Vllm && matches!(target, "/metrics" | "/v1/models");
+    let spared = matches!(
+        (dialect, target),
+        (Dialect::Vllm, "/metrics" | "/v1/models") | (Dialect::Triton, "/v2/health/live")
+    );
     if loading && dialect == Dialect::Llamacpp {
         let error = json!({"code": 503, "message": "Loading model", "type": "unavailable_error"});
         return Answer::json(503, &json!({"error": error}));
