@@ -527,6 +527,8 @@ fn the_head_that_a_worker_gets_is_exactly_this() {
     let expected = [
         format!("content-length: {}", body.len()),
         "content-type: application/json".to_owned(),
+        // The first request since vLLM came up asks for its load; the next does a second later.
+        "endpoint-load-metrics-format: text".to_owned(),
         format!("host: {}", worker.address()),
         "user-agent: golden".to_owned(),
         "x-forwarded-for: 127.0.0.1".to_owned(),

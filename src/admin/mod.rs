@@ -22,7 +22,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-pub use workers::{Decode, FleetView, Prefill, WorkerRow};
+pub use workers::{Decode, FleetView, Prefill, ToldRow, WorkerRow};
 
 use crate::clock;
 use crate::facts::name_in_path;
@@ -327,6 +327,8 @@ mod tests {
             max_prompt_tokens: None,
             queue: 1,
             decoding: 1,
+            told: None,
+            resident: None,
             prefill: Some(Prefill {
                 request_s: 0.01,
                 token_s: 0.000_2,

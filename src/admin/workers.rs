@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::clock;
 use crate::decide::Ejections;
-use crate::observe::{Metrics, WorkerGauges};
+use crate::observe::{Metrics, ToldGauges, WorkerGauges};
 use crate::units::Seconds;
 
 /// The fleet at one moment.
@@ -92,6 +92,12 @@ pub struct WorkerRow {
     pub queue: u32,
     /// Of those it holds, the ones whose answer is being written.
     pub decoding: u32,
+    /// What its engine says of its load, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<ToldRow>,
+    /// Those of its models that are in its memory, where it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident: Option<Vec<String>>,
     /// How it reads prompts, once learned from traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill: Option<Prefill>,
@@ -117,6 +123,27 @@ pub struct WorkerRow {
     pub requests: u64,
     /// Of those, the ones that failed.
     pub failures: u64,
+}
+
+/// What an engine says of its load, whoever gave it that; absent what it does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ToldRow {
+    /// Requests that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<f64>,
+    /// Requests that wait in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<f64>,
+    /// The share of its KV memory in use, 0…1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_use: Option<f64>,
+    /// Requests that are believed to be others', sent past this proxy.
+    pub foreign: f64,
+    /// How long ago it said so.
+    #[serde(rename = "age_s", serialize_with = "as_number")]
+    pub age: Seconds,
+    /// Whether it still counts: what is old fades.
+    pub fresh: bool,
 }
 
 /// The prefill line: a request of x uncached prompt tokens takes `request_s + token_s · x` to its first byte.
@@ -192,6 +219,14 @@ impl FleetView {
                 decode: worker.decode.and_then(|line| line.tokens_per_second()),
                 fail_timeout: worker.fail_timeout,
                 ejections: worker.ejections.by_cause(),
+                told: worker.told.filter(|told| told.fresh).map_or_else(
+                    ToldGauges::default,
+                    |told| ToldGauges {
+                        running: told.running,
+                        waiting: told.waiting,
+                        kv_use: told.kv_use,
+                    },
+                ),
             });
         }
     }

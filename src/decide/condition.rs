@@ -78,7 +78,7 @@ impl Condition {
     /// What probes and requests say together.
     pub(super) fn state(&self) -> State {
         match self.health.state() {
-            State::Down => State::Down,
+            gone @ (State::Down | State::Loading) => gone,
             _ if self.breaker.ejection().is_some() => State::Ejected,
             probed => probed,
         }
@@ -111,7 +111,7 @@ impl Condition {
     /// What may be expected of it.
     pub(super) fn standing(&self) -> Standing {
         match self.state() {
-            State::Down => Standing::Down,
+            State::Down | State::Loading => Standing::Down,
             State::Ejected if self.is_vouched() => Standing::Vouched,
             State::Ejected => Standing::Ejected,
             State::Starting | State::Up if self.held.is_some() => Standing::Held,
@@ -164,19 +164,36 @@ impl Condition {
         let disproved = self.breaker.probed(verdict.is_ok(), self.rise, now);
         let outage_begins = self.outage.probe(verdict.is_ok(), self.rise, now);
         let left = self.health.probe(verdict, now);
-        let goes_down = left.is_some() && self.health.state() == State::Down;
-        if goes_down {
-            self.breaker.end();
-            self.held = None;
-        } else if left == Some(State::Down) {
+        let goes_down = self.goes_down(left);
+        if !goes_down && matches!(left, Some(State::Down | State::Loading)) {
             self.slow_start.begin();
-        } else if disproved {
+        } else if !goes_down && disproved {
             self.come_back(now);
         }
         Probed {
             outage_begins,
             goes_down,
         }
+    }
+
+    /// A probe found it loading its model: no outage, whatever it was before.
+    pub(super) fn load(&mut self, reason: String, now: Seconds) -> Probed {
+        self.breaker.probed(false, self.rise, now);
+        let left = self.health.load(reason, now);
+        Probed {
+            outage_begins: false,
+            goes_down: self.goes_down(left),
+        }
+    }
+
+    /// Whether it has just left this state to get no requests any more, which ends what was held against it.
+    fn goes_down(&mut self, left: Option<State>) -> bool {
+        let goes_down = left.is_some() && self.standing() == Standing::Down;
+        if goes_down {
+            self.breaker.end();
+            self.held = None;
+        }
+        goes_down
     }
 
     /// Whether its probes have passed since it was ejected.
@@ -187,7 +204,7 @@ impl Condition {
 
     /// A request's error shows this.
     fn blame(&mut self, shows: EjectCause, now: Seconds) -> Weighed {
-        let is_dead = self.health.state() == State::Down;
+        let is_dead = self.standing() == Standing::Down;
         let cause = self.breaker.error(shows, now);
         Weighed {
             outage_begins: self.outage.error(now),
@@ -288,6 +305,37 @@ mod tests {
         assert_eq!(
             (condition.state(), condition.allowed()),
             (State::Up, Some(1))
+        );
+    }
+
+    #[test]
+    fn one_that_loads_has_no_outage_and_comes_back_slowly() {
+        let mut condition = condition();
+        condition.probe(Ok(()), Seconds(1.0));
+        for second in 2..9 {
+            let now = Seconds(f64::from(second));
+            let probed = condition.load("loading".into(), now);
+            assert_eq!(
+                (probed.outage_begins, probed.goes_down),
+                (false, second == 3)
+            );
+        }
+        let standing = (condition.state(), condition.standing());
+        assert_eq!(standing, (State::Loading, Standing::Down));
+        condition.probe(Ok(()), Seconds(9.0));
+        let back = (condition.state(), condition.allowed());
+        assert_eq!(back, (State::Up, Some(1)));
+    }
+
+    #[test]
+    fn loading_ends_an_ejection() {
+        let mut condition = ejected();
+        for second in [2.0, 3.0] {
+            condition.load("loading".into(), Seconds(second));
+        }
+        assert_eq!(
+            (condition.state(), condition.until()),
+            (State::Loading, None)
         );
     }
 

@@ -13,10 +13,13 @@
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = the round trip between the client's region and the worker's as written down, else the measured one, smoothed
-//! external = ½·(d·E[out] + ½·own)·streams     delay laid on the streams that run there
+//! external = ½·(d·E[out] + ½·own)·streams     delay laid on the streams that run there, n of ours and those of others
 //! failure  = (1 − exp(−λ·D))·(D + loss)       D: the terms before; loss: what a failed request lost of late
 //! price    = p·(own + decode)/(1 + held)      p: what a second of the machine is worth in seconds; held: requests there
 //! ```
+//!
+//! What others do on a worker past this proxy, where its engine tells it, counts as ours does: streams in n, prompts in Q,
+//! tokens in its memory (`told_load.rs`).
 //!
 //! The lines are those of a worker alone: beside busy neighbours on its machine, own, decode and the sum in wait take
 //! 1 + κ·m times as long (`machine.rs`), and on a worker that keeps its head waiting, as many times longer as its silence
@@ -180,23 +183,27 @@ pub(super) fn price(
 ) -> Terms {
     let slowdown = machine.slowdown_beside(worker.inflight() > 0);
     let slowdown = slowdown * worker.backlog().overdue(worker.speeds(), slowdown, now);
+    let foreign = worker.foreign(now);
     let (decode, tokens) = match size.work {
         Work::Embed => (Seconds::ZERO, 0.0),
         Work::Generate => (
-            worker.pace_with_one_more() * slowdown * (size.output - 1.0).max(0.0),
+            worker.pace_with_one_more(foreign) * slowdown * (size.output - 1.0).max(0.0),
             size.output,
         ),
     };
     let own = worker.speeds().prefill(size.work).at(size.reading()) * slowdown;
     let slowed = Seconds(worker.speeds().decode().slope * tokens) + own * HELD_UP;
     let told = worker.spec().place.round_trip(size.from);
-    let ahead = worker.backlog().ahead(worker.speeds(), slowdown, now);
+    let ahead = worker.backlog().ahead(worker.speeds(), slowdown, now)
+        + worker.foreign_ahead(foreign, size.work) * slowdown;
+    let for_memory = memory::wait(worker, size, own, decode, foreign);
+    let for_slot = worker.slot_wait(foreign, own, decode);
     let mut terms = Terms {
         net: told.unwrap_or_else(|| worker.net()),
-        wait: memory::wait(worker, size, own, decode).max(ahead),
+        wait: for_memory.max(for_slot).max(ahead),
         own,
         decode,
-        external: slowed * f64::from(worker.decoding()) * EXTERNALITY,
+        external: slowed * (f64::from(worker.decoding()) + foreign.running) * EXTERNALITY,
         failure: Seconds::ZERO,
         price: Seconds::ZERO,
     };

@@ -21,7 +21,9 @@ use super::place::Zones;
 use super::queue::{Ticket, WaitingLine};
 use super::roster::Roster;
 use super::speed::SavedSpeeds;
+use super::told_load::{Heard, Ours};
 use super::view::WorkerView;
+use super::worker::Worker;
 
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
@@ -215,6 +217,31 @@ impl FleetState {
             self.roster.reuse.lost(worker);
         }
         self.change(worker, left)
+    }
+
+    /// A liveness probe found a worker loading its model: alive, of no use yet, and no outage. Call
+    /// [`grants`](Self::grants) after a change.
+    pub fn loads(&mut self, worker: WorkerId, reason: String, now: Seconds) -> Option<StateChange> {
+        let (loading, machine) = self.roster.at(worker)?;
+        let (left, life) = (loading.condition().state(), loading.generation());
+        loading.loads(reason, machine, now);
+        if loading.generation() != life {
+            self.roster.reuse.lost(worker);
+        }
+        self.change(worker, left)
+    }
+
+    /// What a worker has of ours now, to be told apart from what its engine then says: see
+    /// [`hear_load`](Self::hear_load).
+    #[must_use]
+    pub fn ours(&self, worker: WorkerId) -> Ours {
+        let worker = self.roster.workers().get(worker.index());
+        worker.map(Worker::ours).unwrap_or_default()
+    }
+
+    /// An engine says how much it has to do.
+    pub fn hear_load(&mut self, worker: WorkerId, heard: &Heard, now: Seconds) {
+        self.roster.hear_load(worker, heard, now);
     }
 
     /// Books a test on every worker that is due for one: to be sent there at once. Called several times a second.

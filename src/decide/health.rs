@@ -4,6 +4,10 @@
 //! two seconds would be worse than one try that fails), and the first probe alone decides: there is no earlier state
 //! that deserves the benefit of the doubt. After that it takes `fall` failures in a row to go down and `rise` passes
 //! in a row to come back, so that one lost packet moves no traffic.
+//!
+//! One that lives and still loads its model is neither: it can't serve, so it is given nothing, and nothing is wrong with
+//! it, so nothing is held against it. That it loads is no news of a worker that gets no requests anyway, and is believed
+//! at once; of one that is up it is believed as slowly as a failure.
 
 use crate::units::Seconds;
 
@@ -16,6 +20,8 @@ pub enum State {
     Up,
     /// Alive by its probes, but its requests failed; gets none for a while. See `eject.rs`.
     Ejected,
+    /// Alive and loading its model; gets no requests.
+    Loading,
     /// Not alive; gets no requests.
     Down,
 }
@@ -28,6 +34,7 @@ impl State {
             State::Starting => "starting",
             State::Up => "up",
             State::Ejected => "ejected",
+            State::Loading => "loading",
             State::Down => "down",
         }
     }
@@ -63,7 +70,7 @@ impl Health {
         self.state
     }
 
-    /// Why it is down.
+    /// Why it is down, or loading.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -75,24 +82,45 @@ impl Health {
 
     /// A probe passed, or failed for a reason. Returns the state left when it changed.
     pub(super) fn probe(&mut self, verdict: Result<(), String>, now: Seconds) -> Option<State> {
-        let (says, needed) = match verdict {
-            Ok(()) => (State::Up, self.rise),
-            Err(_) => (State::Down, self.fall),
+        let says = if verdict.is_ok() {
+            State::Up
+        } else {
+            State::Down
         };
+        self.say(says, verdict.err(), now)
+    }
+
+    /// A probe found it loading, for a reason. Returns the state left when it changed.
+    pub(super) fn load(&mut self, reason: String, now: Seconds) -> Option<State> {
+        self.say(State::Loading, Some(reason), now)
+    }
+
+    fn say(&mut self, says: State, reason: Option<String>, now: Seconds) -> Option<State> {
         if says == self.state {
             self.against = 0;
             // A worker may be down for another reason than it went down for.
-            self.reason = verdict.err();
+            self.reason = reason;
             return None;
         }
         self.against += 1;
-        if self.state != State::Starting && self.against < needed {
+        if self.against < self.needed(says) {
             return None;
         }
         self.against = 0;
         self.since = now;
-        self.reason = verdict.err();
+        self.reason = reason;
         Some(std::mem::replace(&mut self.state, says))
+    }
+
+    /// Probes in a row that it takes to leave the state for this one.
+    fn needed(&self, says: State) -> u32 {
+        match (self.state, says) {
+            (State::Starting, _) => 1,
+            (_, State::Up) => self.rise,
+            (State::Up, _) => self.fall,
+            // It gets no requests before or after.
+            _ => 1,
+        }
     }
 }
 
@@ -104,14 +132,17 @@ mod tests {
         Err("connection refused".into())
     }
 
-    /// The states after each of these probes; `+` passes, `-` fails.
+    /// The states after each of these probes; `+` passes, `-` fails, `~` finds it loading.
     fn states(probes: &str) -> String {
         let mut health = Health::starting(2, 3);
         probes
             .chars()
             .map(|probe| {
-                let verdict = if probe == '+' { Ok(()) } else { refused() };
-                health.probe(verdict, Seconds(1.0));
+                match probe {
+                    '~' => health.load("loading".into(), Seconds(1.0)),
+                    '+' => health.probe(Ok(()), Seconds(1.0)),
+                    _ => health.probe(refused(), Seconds(1.0)),
+                };
                 &health.state().label()[..1]
             })
             .collect()
@@ -127,6 +158,14 @@ mod tests {
     fn it_takes_rise_and_fall_in_a_row() {
         assert_eq!(states("+--+---"), "uuuuuud");
         assert_eq!(states("-+-++"), "ddddu");
+    }
+
+    #[test]
+    fn one_that_loads_is_believed_at_once_unless_it_was_up() {
+        assert_eq!(states("~+~+++"), "lllluu");
+        assert_eq!(states("-~-~"), "dldl");
+        assert_eq!(states("+~-~"), "uuul");
+        assert_eq!(states("+~~+~"), "uuuuu");
     }
 
     #[test]

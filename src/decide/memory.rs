@@ -16,11 +16,15 @@
 //! once for each, so a worker with many of them looks fuller than it is; its wait is bounded by the time of what it
 //! holds, and it is dearer, never forbidden.
 //!
+//! What others hold there, by the engine's own word (`told_load.rs`), is held as well, by as many requests as run there
+//! and are not ours; where that is not told, by requests like the one that is priced.
+//!
 //! Sums are of whole tokens, which floating-point numbers add without error: what comes in goes out again, and a worker
 //! that holds nothing holds exactly nothing.
 
 use super::ask::Work;
 use super::cost::Size;
+use super::told_load::Foreign;
 use super::worker::Worker;
 use crate::units::Seconds;
 
@@ -55,24 +59,42 @@ impl Memory {
         ))
     }
 
-    /// How many requests like those held must end until so many tokens are free.
-    fn must_end(self, excess: f64) -> f64 {
-        if self.requests > 0 && excess > 0.0 {
-            excess.min(self.tokens) / (self.tokens / f64::from(self.requests))
-        } else {
-            0.0
-        }
+    /// Tokens that they need.
+    pub(super) fn tokens(self) -> f64 {
+        self.tokens
     }
 }
 
-/// How long a request of this size, prefill and decode time waits for memory on a worker.
-pub(super) fn wait(worker: &Worker, size: Size, own: Seconds, decode: Seconds) -> Seconds {
+/// How long a request of this size, prefill and decode time waits for memory on a worker, beside what others do there.
+pub(super) fn wait(
+    worker: &Worker,
+    size: Size,
+    own: Seconds,
+    decode: Seconds,
+    foreign: Foreign,
+) -> Seconds {
     let (Some(capacity), Work::Generate) = (worker.told.kv_tokens, size.work) else {
         return Seconds::ZERO;
     };
-    let excess = worker.memory.tokens + needed(size) - capacity;
-    let streams = f64::from(worker.decoding().max(1));
-    (decode * 0.5 + own) * (worker.memory.must_end(excess) / streams)
+    let held = worker.memory.tokens + foreign.tokens;
+    let excess = held + needed(size) - capacity;
+    let others = if foreign.running > 0.0 {
+        foreign.running
+    } else {
+        foreign.tokens / needed(size)
+    };
+    let holders = f64::from(worker.memory.requests) + others;
+    let streams = (f64::from(worker.decoding()) + foreign.running).max(1.0);
+    (decode * 0.5 + own) * (must_end(excess, held, holders) / streams)
+}
+
+/// How many of those who hold so many tokens must end until the excess is free.
+fn must_end(excess: f64, held: f64, holders: f64) -> f64 {
+    if holders > 0.0 && held > 0.0 && excess > 0.0 {
+        excess.min(held) / (held / holders)
+    } else {
+        0.0
+    }
 }
 
 /// The tokens in memory when its answer is complete.

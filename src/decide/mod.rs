@@ -13,6 +13,7 @@
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
 //!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
+//! - `told_load` knows what others do on a worker, by what its engine tells;
 //! - `room` says for whom a prompt is too long; `place` where it may go and how far that is;
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
@@ -50,6 +51,7 @@ mod roster;
 mod slow_start;
 mod speed;
 mod standing;
+mod told_load;
 mod traffic;
 mod unsupported;
 mod view;
@@ -72,4 +74,5 @@ pub use queue::{LineFull, LineRules, Ticket};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use speed::SavedSpeeds;
 pub use standing::AllDown;
+pub use told_load::{Heard, Load, Ours, Said};
 pub use view::{Learned, WorkerView};

@@ -24,6 +24,7 @@ use super::machine::Machine;
 use super::pick::{Candidate, Policy};
 use super::reuse::{Belief, Reuse};
 use super::standing::AllDown;
+use super::told_load::Heard;
 use super::traffic::{self, Traffic, believable};
 use super::unsupported::Unsupported;
 use super::worker::Worker;
@@ -123,6 +124,13 @@ impl Roster {
     pub(super) fn weight(&self, worker: &Worker, now: Seconds) -> f64 {
         let hazard = self.machine(worker).hazard(now);
         traffic::weight(self.rate(worker), hazard, self.rules.horizon)
+    }
+
+    /// An engine says how much it has to do.
+    pub(super) fn hear_load(&mut self, id: WorkerId, heard: &Heard, now: Seconds) {
+        if let Some(worker) = self.workers.get_mut(id.index()) {
+            worker.hear_load(heard, self.traffic.prompts(), now);
+        }
     }
 
     /// Whom the last choice considered.

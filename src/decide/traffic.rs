@@ -17,6 +17,7 @@ use super::ask::Work;
 use super::cost::Size;
 use super::line_fit::Line;
 use super::speed::Speeds;
+use super::told_load::MeanPrompts;
 use crate::units::Seconds;
 
 /// Output tokens expected of a model nobody has used yet.
@@ -147,6 +148,14 @@ impl Traffic {
         };
         mean.add(size.reading());
         self.generating.add(generates);
+    }
+
+    /// The mean sizes of prompts.
+    pub(super) fn prompts(&self) -> MeanPrompts {
+        MeanPrompts {
+            generate: self.generate.get(),
+            embed: self.embed.get(),
+        }
     }
 
     /// An answer of this many tokens was completed.

@@ -8,6 +8,7 @@ use super::health::State;
 use super::line_fit::Line;
 use super::room;
 use super::roster::Roster;
+use super::told_load::Said;
 use super::worker::Worker;
 use crate::units::{Seconds, WorkerId};
 
@@ -22,7 +23,7 @@ pub struct WorkerView {
     pub machine: Option<Arc<str>>,
     /// What its probes and requests say.
     pub state: State,
-    /// Why it is down or ejected.
+    /// Why it is down, loading or ejected.
     pub reason: Option<String>,
     /// How long it has been in this state.
     pub state_age: Seconds,
@@ -52,6 +53,8 @@ pub struct WorkerView {
     pub embed: Learned,
     /// Seconds per output token against streams.
     pub decode: Learned,
+    /// What its engine said of its load, if it does.
+    pub said: Option<Said>,
     /// The smoothed round trip.
     pub round_trip: Seconds,
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
@@ -118,6 +121,7 @@ impl WorkerView {
                 line: speeds.decode(),
                 samples: speeds.decode_samples(),
             },
+            said: worker.said(now),
             round_trip: worker.net(),
             rate: roster.rate(worker),
             weight: roster.weight(worker, now),

@@ -5,6 +5,8 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
+mod foreign;
+mod life;
 mod measured;
 
 use super::ask::{Outcome, Told, Work, WorkerSpec};
@@ -19,6 +21,7 @@ use super::machine::{Machine, Mark, Span};
 use super::memory::Memory;
 use super::reuse::Belief;
 use super::speed::{Speeds, Whole};
+use super::told_load::ToldLoad;
 use super::traffic::believable;
 use crate::units::{Seconds, WorkerId};
 
@@ -34,6 +37,10 @@ pub(super) struct Worker {
     pub(super) told: Told,
     /// What is in its memory.
     pub(super) memory: Memory,
+    /// What its engine says of its load.
+    load: ToldLoad,
+    /// What it had shown of its speed when its engine last told its load.
+    settled: Option<Speeds>,
     condition: Condition,
     speeds: Speeds,
     round_trip: Option<Seconds>,
@@ -64,6 +71,8 @@ impl Worker {
             record: Record::default(),
             told: Told::default(),
             memory: Memory::default(),
+            load: ToldLoad::default(),
+            settled: None,
             spec,
         }
     }
@@ -134,12 +143,6 @@ impl Worker {
         &self.backlog
     }
 
-    /// Seconds per output token once one more request shares the card.
-    pub(super) fn pace_with_one_more(&self) -> Seconds {
-        let sharing = (self.meter.sharing() + 1).min(self.cap());
-        self.speeds.decode().at(f64::from(sharing))
-    }
-
     /// A connection was opened, which took this long.
     pub(super) fn connected(&mut self, round_trip: Seconds) {
         let sample = round_trip.max(Seconds::ZERO);
@@ -207,13 +210,14 @@ impl Worker {
         let span = now - booking.sent;
         let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
         let prefill = (now - arrived.max(turned)).max(Seconds::ZERO);
+        let prefill = self.without_foreign(prefill, booking.size, now);
         let line = self.speeds.prefill(Work::Generate);
         let first_byte = FirstByte {
             took: (now - arrived).max(Seconds::ZERO),
             prefill,
             behind: turned > arrived,
             // The request itself shared; when no time has passed, the quotient is no number and `max` drops it.
-            sharing: (sharing_seconds / span.0).max(1.0),
+            sharing: (sharing_seconds / span.0).max(1.0) + self.foreign(now).running,
             company: machine.company(booking.company, now),
             taught: booking.decodes() && booking.tells_of_speed(line, prefill),
         };
@@ -241,13 +245,14 @@ impl Worker {
         }
         if let Some(pace) = pace {
             let company = machine.company(began, now);
+            let sharing = pace.sharing + self.foreign(now).running;
             let token = machine.alone(Span {
                 took: pace.token,
-                expected: self.speeds.decode().at(pace.sharing),
+                expected: self.speeds.decode().at(sharing),
                 samples: self.speeds.decode_samples(),
                 company,
             });
-            self.speeds.learn_decode(pace.sharing, token);
+            self.speeds.learn_decode(sharing, token);
         }
     }
 
@@ -297,27 +302,6 @@ impl Worker {
     /// Ends what is over of its condition.
     pub(super) fn tick(&mut self, now: Seconds) {
         self.condition.tick(now);
-    }
-
-    /// A probe passed or failed.
-    pub(super) fn probe(
-        &mut self,
-        verdict: Result<(), String>,
-        machine: &mut Machine,
-        now: Seconds,
-    ) {
-        let probed = self.condition.probe(verdict, now);
-        if probed.outage_begins {
-            machine.outage(now);
-        }
-        if probed.goes_down {
-            machine.lose(self.inflight, now);
-            self.generation += 1;
-            self.inflight = 0;
-            self.backlog.clear();
-            self.meter = DecodeMeter::default();
-            self.memory = Memory::default();
-        }
     }
 
     fn is_current(&self, booking: &Booking) -> bool {

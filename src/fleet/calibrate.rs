@@ -286,7 +286,7 @@ fn request(uri: &Uri, headers: &HeaderMap, body: &Bytes) -> UpstreamRequest {
 
 /// Those of a probe, and the kind of the body.
 fn headers(plan: &WorkerPlan) -> HeaderMap {
-    let mut headers = discover::headers(plan);
+    let mut headers = discover::headers(plan, &plan.origin);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers
 }

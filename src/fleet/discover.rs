@@ -15,7 +15,7 @@ use super::dialect::detect::{Detection, TELLTALES};
 use super::dialect::report;
 use super::{Core, Fleet, dialect, trial};
 use crate::clock;
-use crate::config::plan::{Engine, Models, TestPlan, WorkerPlan};
+use crate::config::plan::{Engine, Models, Origin, TestPlan, WorkerPlan};
 use crate::decide::{State, Told, Zones};
 use crate::units::{Bytes, ModelName, Seconds, WorkerId};
 use crate::upstream::{Loss, Question, Reply, Upstream};
@@ -53,19 +53,35 @@ impl std::fmt::Display for Silence {
 impl Inquirer {
     pub(super) fn new(plan: &WorkerPlan, upstream: Arc<Upstream>) -> Self {
         Inquirer {
+            headers: headers(plan, upstream.origin()),
             upstream,
-            headers: headers(plan),
             limit: plan.probe.timeout,
         }
     }
 
+    /// The same with no more time than this for each question.
+    pub(super) fn within(self, limit: Seconds) -> Self {
+        let limit = self.limit.min(limit);
+        Inquirer { limit, ..self }
+    }
+
     /// One question.
     pub(super) async fn ask(&self, method: Method, path: &str) -> Result<Reply, Silence> {
+        self.ask_at_length(method, path, MOST_READ).await
+    }
+
+    /// One question whose answer is read this far.
+    pub(super) async fn ask_at_length(
+        &self,
+        method: Method,
+        path: &str,
+        most: Bytes,
+    ) -> Result<Reply, Silence> {
         let question = Question {
             method,
             path,
             headers: &self.headers,
-            most: MOST_READ,
+            most,
         };
         self.in_time(self.upstream.ask(&question, self.limit)).await
     }
@@ -155,10 +171,10 @@ impl Inquirer {
     }
 }
 
-/// What every request of our own to a worker carries.
-pub(super) fn headers(plan: &WorkerPlan) -> HeaderMap {
+/// What every request of our own to a worker carries, at its own place or another.
+pub(super) fn headers(plan: &WorkerPlan, at: &Origin) -> HeaderMap {
     let mut headers: HeaderMap = plan.headers.iter().cloned().collect();
-    if let Ok(host) = plan.origin.authority.parse() {
+    if let Ok(host) = at.authority.parse() {
         headers.insert(HOST, host);
     }
     if let Some((name, value)) = plan.key.as_ref().and_then(dialect::authorization) {
@@ -179,13 +195,15 @@ pub(super) struct Profile {
     /// What the configuration says of test requests.
     test: TestPlan,
     /// What it is.
-    engine: Option<Engine>,
+    pub(super) engine: Option<Engine>,
     /// Why that is not known yet.
     puzzle: Option<String>,
     /// What it lists.
     models: Vec<ModelName>,
     /// Whether it has said so, or can't be asked.
     has_told: bool,
+    /// Those of its models that are in its memory, where it says so.
+    pub(super) resident: Option<Vec<ModelName>>,
 }
 
 impl Profile {
@@ -200,6 +218,7 @@ impl Profile {
             puzzle: None,
             models: Vec::new(),
             has_told: false,
+            resident: None,
         }
     }
 
@@ -300,7 +319,13 @@ impl Fleet {
         let silent = (0..).zip(&core.profiles).find(|(id, profile)| {
             let listed = only.is_none_or(|only| only.contains(&WorkerId(*id)));
             let allowed = listed && core.state.is_within(WorkerId(*id), zones);
-            let spoken_for = || inherited && core.state.state(WorkerId(*id)) == Some(State::Down);
+            let away = || {
+                matches!(
+                    core.state.state(WorkerId(*id)),
+                    Some(State::Down | State::Loading)
+                )
+            };
+            let spoken_for = || inherited && away();
             allowed && profile.owes_names() && !spoken_for()
         });
         silent.map(|(_, profile)| profile.name.clone())

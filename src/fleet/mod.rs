@@ -12,10 +12,12 @@ mod catalogue;
 mod dialect;
 mod discover;
 mod lease;
+mod load_reports;
 mod place;
 mod probe;
 mod remembered;
 mod saved;
+mod scrape;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -29,13 +31,16 @@ use tokio::sync::oneshot;
 pub use calibrate::Calibrator;
 pub use catalogue::{Alias, Catalogue};
 pub use dialect::authorization;
+pub use dialect::orca::{FORMAT, REPORT, TEXT};
 pub use lease::Lease;
 pub use probe::watch;
 pub use saved::keep_speeds;
+pub use scrape::Scraper;
 
 use calibrate::Booked;
 
 use discover::Profile;
+use load_reports::Courtesy;
 use remembered::Remembered;
 
 use crate::clock::{self, Clock};
@@ -83,6 +88,8 @@ struct Pulse {
     tokens: AtomicU64,
     /// When bytes last came, in milliseconds since the start.
     heard: AtomicU64,
+    /// Whether its answers may be asked to tell its load.
+    courtesy: Courtesy,
 }
 
 impl Fleet {
@@ -197,6 +204,16 @@ impl Fleet {
     ) -> Option<State> {
         let change = self.change(|core, now| core.state.probe(worker, verdict, now))?;
         report(&change);
+        if let (State::Up, Some(courtesy)) = (change.to, self.courtesy(worker)) {
+            courtesy.renew();
+        }
+        Some(change.to)
+    }
+
+    /// A probe found a worker loading its model; returns the state that this brought about, if it changed.
+    pub fn found_loading(self: &Arc<Self>, worker: WorkerId, cause: String) -> Option<State> {
+        let change = self.change(|core, now| core.state.loads(worker, cause, now))?;
+        report(&change);
         Some(change.to)
     }
 
@@ -268,6 +285,11 @@ impl Fleet {
         (millis > 0).then(|| Seconds(millis as f64 / 1e3))
     }
 
+    fn courtesy(&self, worker: WorkerId) -> Option<&Courtesy> {
+        let pulse = self.pulses.get(worker.index())?;
+        Some(&pulse.courtesy)
+    }
+
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -325,8 +347,8 @@ impl Core {
 fn report(change: &StateChange) {
     let (worker, from, to) = (&*change.name, change.from.label(), change.to.label());
     match &change.reason {
-        Some(reason) if change.optional => {
-            tracing::info!(worker, from, to, reason, "optional worker changed state");
+        Some(reason) if change.optional || change.to == State::Loading => {
+            tracing::info!(worker, from, to, reason, "worker changed state");
         }
         Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
         None => tracing::info!(worker, from, to, "worker changed state"),

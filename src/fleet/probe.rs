@@ -9,6 +9,9 @@
 //! whoever is told that it is up can send to it. One that was down is asked anew what it is, for something else may have
 //! been started there. While it is up a question that fails changes nothing: what it said last holds, and liveness
 //! decides.
+//!
+//! One that answers that it still loads its model is neither alive nor dead: it is shown as loading, and nothing is held
+//! against it.
 
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ use crate::config::plan::{Engine, Models, WorkerPlan};
 use crate::decide::State;
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
-use crate::upstream::{Loss, Upstream};
+use crate::upstream::{Loss, Reply, Upstream};
 
 /// Time between two lists of what a worker serves, give or take a fifth, so that a fleet is not asked all at once.
 const LIST_EVERY: Seconds = Seconds(30.0);
@@ -72,10 +75,20 @@ enum Failure {
     TimedOut(Seconds),
     /// It is not alive, or not fit to serve.
     Other(String),
+    /// It lives and loads its model.
+    Loading(String),
     /// The probe could not be made, for a reason of our own.
     Ours(String),
     /// It accepts connections, but what it is can't be told yet.
     Unknown(String),
+}
+
+/// What a probe says of a worker.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Passed,
+    Loading(String),
+    Failed(String),
 }
 
 impl From<Silence> for Failure {
@@ -108,8 +121,13 @@ impl Watch {
             verdict => unless_mute(verdict, self.fleet.last_heard(self.id), began),
         };
         let Some(verdict) = verdict else { return };
-        let passed = verdict.is_ok();
-        if let Some(state) = self.fleet.probed(self.id, verdict) {
+        let passed = verdict == Verdict::Passed;
+        let state = match verdict {
+            Verdict::Passed => self.fleet.probed(self.id, Ok(())),
+            Verdict::Failed(cause) => self.fleet.probed(self.id, Err(cause)),
+            Verdict::Loading(cause) => self.fleet.found_loading(self.id, cause),
+        };
+        if let Some(state) = state {
             self.state = state;
             self.list_later();
             if passed {
@@ -158,6 +176,10 @@ impl Watch {
             None => self.inquirer.knock().await?,
             Some(path) => {
                 let reply = self.inquirer.ask(Method::GET, path).await?;
+                if self.is_loading(engine, &reply).await {
+                    let cause = format!("answered {}: it is loading its model", reply.status);
+                    return Err(Failure::Loading(cause));
+                }
                 dialect::verdict(engine, reply.status)
                     .map_err(|why| Failure::Other(format!("probe {why}")))?;
                 reply.connected_in
@@ -165,6 +187,19 @@ impl Watch {
         };
         self.fleet.connected(self.id, took);
         Ok(())
+    }
+
+    /// Whether it lives and is only not ready yet.
+    async fn is_loading(&self, engine: Engine, reply: &Reply) -> bool {
+        let body = reply.body.as_deref();
+        if !dialect::is_loading(engine, self.state, reply.status, body) {
+            return false;
+        }
+        let Some(path) = dialect::life_path(engine) else {
+            return true;
+        };
+        let life = self.inquirer.ask(Method::GET, path).await;
+        life.is_ok_and(|life| life.status.is_success())
     }
 
     /// Asks what it serves, where the configuration leaves that open.
@@ -227,19 +262,21 @@ fn unless_mute(
     verdict: Result<(), Failure>,
     heard: Option<Seconds>,
     began: Seconds,
-) -> Option<Result<(), String>> {
+) -> Option<Verdict> {
+    let failed = |cause| Some(Verdict::Failed(cause));
     match verdict {
-        Ok(()) => Some(Ok(())),
-        Err(Failure::Other(cause)) => Some(Err(cause)),
+        Ok(()) => Some(Verdict::Passed),
+        Err(Failure::Other(cause)) => failed(cause),
+        Err(Failure::Loading(cause)) => Some(Verdict::Loading(cause)),
         Err(Failure::Ours(cause)) => {
             tracing::warn!(cause, "a worker can't be probed");
             None
         }
-        Err(Failure::Unknown(cause)) => Some(Err(discover::unknown_engine(&cause))),
+        Err(Failure::Unknown(cause)) => failed(discover::unknown_engine(&cause)),
         Err(Failure::TimedOut(_)) if heard.is_some_and(|at| at >= began) => None,
-        Err(Failure::TimedOut(limit)) => Some(Err(format!(
+        Err(Failure::TimedOut(limit)) => failed(format!(
             "no answer to the probe within probe.timeout = {limit}"
-        ))),
+        )),
     }
 }
 
@@ -249,26 +286,16 @@ mod tests {
 
     #[test]
     fn a_probe_that_times_out_while_bytes_come_says_nothing() {
-        let timed_out = || Err(Failure::TimedOut(Seconds(2.0)));
-        assert!(unless_mute(timed_out(), Some(Seconds(11.0)), Seconds(10.0)).is_none());
-        assert!(
-            unless_mute(timed_out(), Some(Seconds(9.0)), Seconds(10.0))
-                .unwrap()
-                .is_err()
-        );
-        assert!(
-            unless_mute(timed_out(), None, Seconds(10.0))
-                .unwrap()
-                .is_err()
-        );
-        assert!(
-            unless_mute(
-                Err(Failure::Other("reset".into())),
-                Some(Seconds(11.0)),
-                Seconds(10.0)
-            )
-            .unwrap()
-            .is_err()
-        );
+        let says = |failure, heard: Option<f64>| {
+            unless_mute(Err(failure), heard.map(Seconds), Seconds(10.0))
+        };
+        let timed_out = || Failure::TimedOut(Seconds(2.0));
+        assert_eq!(says(timed_out(), Some(11.0)), None);
+        for heard in [Some(9.0), None] {
+            assert!(matches!(says(timed_out(), heard), Some(Verdict::Failed(_))));
+        }
+        let reset = Failure::Other("reset".into());
+        let failed = Verdict::Failed("reset".into());
+        assert_eq!(says(reset, Some(11.0)), Some(failed));
     }
 }

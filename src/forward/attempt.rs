@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::deadlines::Deadlines;
 use super::headers::{self, Draft};
 use super::judge::{self, Judgement};
+use super::load_report::LoadReport;
 use super::{Begun, Errand, Forward};
 use crate::decide::{Ending, Tally};
 use crate::fault::{Fault, Kind};
@@ -130,7 +131,9 @@ impl Forward {
         let catalogue = self.fleet.catalogue();
         let model = errand.facts.model.as_ref();
         let name = model.and_then(|model| catalogue.renamed(worker, model));
+        let report = LoadReport::wanted(&self.fleet, worker, errand);
         let draft = Draft::new(errand, worker_plan, name, &id).map_err(Failure::Unsendable)?;
+        let draft = draft.wanting(report);
         let now = self.clock.now();
         exchange.upstream_sent(now);
         let wanted = errand.facts.streamed;
@@ -150,7 +153,8 @@ impl Forward {
             self.fleet.connected(worker, took);
             exchange.connected(took);
         }
-        let (head, mut body) = sent.response.into_parts();
+        let (mut head, mut body) = sent.response.into_parts();
+        report.take(&self.fleet, worker, &mut head);
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Failure::Loss(Loss::Malformed(
                 "101 without an upgrade having been asked for".to_owned(),

@@ -12,6 +12,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 
+use super::load_report::LoadReport;
 use super::{Errand, forwarded};
 use crate::config::plan::{Protocol, WorkerPlan};
 use crate::facts::{BuiltIn, percent_encoded};
@@ -39,6 +40,7 @@ pub(super) struct Draft<'a> {
     errand: &'a Errand<'a>,
     worker: &'a WorkerPlan,
     id: &'a HeaderValue,
+    report: LoadReport,
     uri: Uri,
     body: Bytes,
 }
@@ -58,9 +60,15 @@ impl<'a> Draft<'a> {
             errand,
             worker,
             id,
+            report: LoadReport::default(),
             uri,
             body: body(errand, name),
         })
+    }
+
+    /// The same, with a wish for a report.
+    pub(super) fn wanting(self, report: LoadReport) -> Self {
+        Draft { report, ..self }
     }
 
     /// The request.
@@ -69,6 +77,7 @@ impl<'a> Draft<'a> {
         *request.method_mut() = self.errand.head.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = request_headers(self.errand, self.worker, self.id);
+        self.report.ask(request.headers_mut());
         request
     }
 }

@@ -19,6 +19,7 @@ mod flow;
 mod forwarded;
 mod headers;
 mod judge;
+mod load_report;
 pub mod refusal;
 pub mod relay;
 mod retry_after;

@@ -55,6 +55,15 @@ impl<const N: usize> Gauges<N> {
             gauge.set(value);
         }
     }
+
+    /// Sets it, or takes it away when nothing is known any more.
+    fn show(&self, labels: [&str; N], value: Option<f64>) {
+        match value {
+            Some(value) => self.set(labels, value),
+            // One that was not there is not missed.
+            None => drop(self.0.remove_label_values(&labels)),
+        }
+    }
 }
 
 /// Histograms of seconds that differ in `N` label values.
@@ -88,6 +97,19 @@ pub struct WorkerGauges<'a> {
     pub fail_timeout: Seconds,
     /// How often it was ejected, by cause.
     pub ejections: [(&'a str, u64); 3],
+    /// What its engine says of its load.
+    pub told: ToldGauges,
+}
+
+/// What an engine says of its load, as far as it does and that still counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ToldGauges {
+    /// Requests that run.
+    pub running: Option<f64>,
+    /// Requests that wait in it.
+    pub waiting: Option<f64>,
+    /// The share of its KV memory in use.
+    pub kv_use: Option<f64>,
 }
 
 /// All metrics of one proxy.
@@ -111,6 +133,8 @@ pub struct Metrics {
     speed: Gauges<2>,
     fail_timeout: Gauges<1>,
     ejections: Counters<2>,
+    told_requests: Gauges<2>,
+    told_kv_use: Gauges<1>,
     buffered: IntGauge,
     connections: IntGauge,
 }
@@ -147,6 +171,8 @@ impl Metrics {
             speed: rows.gauges("forebay_worker_speed")?,
             fail_timeout: rows.gauges("forebay_worker_fail_timeout_seconds")?,
             ejections: rows.counters("forebay_ejections_total")?,
+            told_requests: rows.gauges("forebay_worker_told_requests")?,
+            told_kv_use: rows.gauges("forebay_worker_told_kv_use_ratio")?,
             buffered: rows.whole_gauge("forebay_buffered_bytes")?,
             connections: rows.whole_gauge("forebay_open_connections")?,
             registry: rows.finish()?,
@@ -205,6 +231,11 @@ impl Metrics {
         for (cause, count) in worker.ejections {
             self.ejections.raise([worker.name, cause], count);
         }
+        let told = worker.told;
+        for (kind, count) in [("running", told.running), ("waiting", told.waiting)] {
+            self.told_requests.show([worker.name, kind], count);
+        }
+        self.told_kv_use.show([worker.name], told.kv_use);
     }
 }
 
@@ -339,6 +370,11 @@ mod tests {
             decode: Some(48.0),
             fail_timeout: Seconds(600.0),
             ejections: [("errors", 2), ("lost", 0), ("refused", 0)],
+            told: ToldGauges {
+                running: Some(3.0),
+                waiting: Some(0.0),
+                kv_use: Some(0.5),
+            },
         });
         let text = metrics.render();
         for row in TABLE {

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use http::{HeaderValue, Method, Uri};
 
 pub use exchange::Exchange;
-pub use metrics::{Metrics, WorkerGauges};
+pub use metrics::{Metrics, ToldGauges, WorkerGauges};
 pub use names::RouteName;
 pub use tested::Tested;
 

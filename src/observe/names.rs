@@ -168,6 +168,18 @@ pub const TABLE: &[Row] = &[
         help: "Learned speed in tokens per second: prefill is reading prompts, decode is writing one stream alone. Absent until learned.",
     },
     Row {
+        name: "forebay_worker_told_requests",
+        kind: Kind::Gauge,
+        labels: &["worker", "kind"],
+        help: "Requests that an engine says it is running or keeps waiting, whoever sent them. Absent where it does not say, or not of late.",
+    },
+    Row {
+        name: "forebay_worker_told_kv_use_ratio",
+        kind: Kind::Gauge,
+        labels: &["worker"],
+        help: "The share of its KV memory that an engine says is in use, 0 to 1. Absent where it does not say, or not of late.",
+    },
+    Row {
         name: "forebay_worker_fail_timeout_seconds",
         kind: Kind::Gauge,
         labels: &["worker"],

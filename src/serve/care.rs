@@ -1,5 +1,5 @@
-//! What goes on beside requests: names that become addresses, probes, test requests, decode samples, speeds that are
-//! kept, and ejections that end. And one look before the first request: the admin side opens only once clients are
+//! What goes on beside requests: names that become addresses, probes, questions for loads, test requests, decode samples,
+//! speeds that are kept, and ejections that end. And one look before the first request: the admin side opens only once clients are
 //! listened to, so that whoever is told `/ready` can connect.
 
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::fleet::{self, Calibrator};
+use crate::fleet::{self, Calibrator, Scraper};
 use crate::line::App;
 use crate::units::WorkerId;
 
@@ -73,6 +73,14 @@ impl BackgroundService for Care {
                 upstream.clone(),
             );
             tasks.spawn(watching);
+            let scraper = Scraper::new(
+                self.app.fleet.clone(),
+                self.app.clock,
+                WorkerId(index),
+                worker,
+                upstream.clone(),
+            );
+            tasks.spawn(scraper.run(plan.dns.clone()));
         }
         let calibrator = Calibrator::new(
             self.app.fleet.clone(),

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::admin::{Decode, FleetView, Prefill, WorkerRow};
+use crate::admin::{Decode, FleetView, Prefill, ToldRow, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
 use crate::config::plan::{Origin, Protocol, QueuePlan, WorkerPlan};
-use crate::decide::{Learned, WorkerView};
+use crate::decide::{Learned, Said, WorkerView};
 use crate::line::App;
-use crate::units::Seconds;
+use crate::units::{ModelName, Seconds};
 
 /// A picture of the fleet now.
 pub(super) fn view(app: &App) -> FleetView {
@@ -30,6 +30,7 @@ pub(super) fn view(app: &App) -> FleetView {
             zone: region.and_then(|region| Some(region.zone.as_ref()?.name.clone())),
             engine: app.fleet.engine(view.id).map(Choice::word),
             models: models.map(|alias| alias.client.to_string()).collect(),
+            resident: app.fleet.resident_models(view.id).map(names),
             ..row(worker, view, slowest, now)
         }
     });
@@ -85,6 +86,8 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         max_prompt_tokens: view.longest_prompt,
         queue: view.queued,
         decoding: view.decoding,
+        told: view.said.map(told),
+        resident: None,
         prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),
         decode: line(view.decode).map(|(step_s, stream_s)| Decode { step_s, stream_s }),
         rtt: Some(view.round_trip).filter(|rtt| *rtt > Seconds::ZERO),
@@ -94,6 +97,21 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         requests: view.picks,
         failures: view.failed,
     }
+}
+
+fn told(said: Said) -> ToldRow {
+    ToldRow {
+        running: said.load.running,
+        waiting: said.load.waiting,
+        kv_use: said.load.kv_use,
+        foreign: said.foreign,
+        age: said.age,
+        fresh: said.holds,
+    }
+}
+
+fn names(models: Vec<ModelName>) -> Vec<String> {
+    models.iter().map(ModelName::to_string).collect()
 }
 
 fn line(learned: Learned) -> Option<(f64, f64)> {

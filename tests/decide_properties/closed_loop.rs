@@ -1,6 +1,8 @@
 //! A fixed number of clients, each of which asks again as soon as it is answered, through the fleet to machines.
 
-use forebay::decide::{Ask, Booking, Choice, FleetState, NoChoice, Outcome, Policy, Ticket, Work};
+use forebay::decide::{
+    Ask, Booking, Choice, FleetState, Heard, Load as Told, NoChoice, Outcome, Policy, Ticket, Work,
+};
 use forebay::rng::Rng;
 use forebay::units::{Seconds, WorkerId};
 
@@ -44,7 +46,12 @@ pub struct ClosedLoop {
     wanted: Vec<Wanted>,
     waiting: Vec<(Ticket, usize)>,
     placed: Vec<Placed>,
+    tells: Option<Tells>,
+    told: f64,
 }
+
+/// What a worker, by its number, says of its load when this is the truth.
+pub type Tells = fn(usize, Told) -> Told;
 
 /// What a client's present request will turn out to be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +74,24 @@ impl ClosedLoop {
             wanted: vec![Wanted::default(); load.clients],
             waiting: Vec::new(),
             placed: Vec::new(),
+            tells: None,
+            told: 0.0,
         }
+    }
+
+    /// Workers tell their load each second from here on, or no more.
+    pub fn tell(&mut self, tells: Option<Tells>) {
+        self.tells = tells;
+    }
+
+    /// So many streams of others share a worker from here on.
+    pub fn share(&mut self, worker: usize, others: usize) {
+        self.machines[worker].shared_with(others);
+    }
+
+    /// The time.
+    pub fn now(&self) -> Seconds {
+        Seconds(self.now)
     }
 
     /// Runs until this many requests were placed. Returns them in order.
@@ -81,12 +105,35 @@ impl ClosedLoop {
                 .min_by(|one, other| one.1.total_cmp(&other.1))
                 .expect("a machine");
             self.now = now;
+            self.hear();
             for seen in self.machines[worker].step() {
                 self.see(worker, seen);
             }
             self.fleet.check_invariants().unwrap();
         }
         self.placed.clone()
+    }
+
+    fn hear(&mut self) {
+        let Some(tells) = self.tells.filter(|_| self.now >= self.told + 1.0) else {
+            return;
+        };
+        self.told = self.now;
+        for (worker, machine) in self.machines.iter().enumerate() {
+            let (running, waiting) = machine.load();
+            let truth = Told {
+                running: Some(running as f64),
+                waiting: Some(waiting as f64),
+                ..Told::default()
+            };
+            let id = WorkerId(u32::try_from(worker).unwrap());
+            let heard = Heard {
+                load: tells(worker, truth),
+                asked: self.fleet.ours(id),
+                lasts: Seconds(1.0),
+            };
+            self.fleet.hear_load(id, &heard, Seconds(self.now));
+        }
     }
 
     fn arrive(&mut self, client: usize) {

@@ -68,6 +68,8 @@ pub struct Machine {
     queue: VecDeque<Job>,
     streams: Vec<Job>,
     steps: Vec<Step>,
+    /// Streams of others, which never end.
+    others: usize,
 }
 
 /// Work under way: prompts, or with none a token for every stream.
@@ -85,7 +87,19 @@ impl Machine {
             queue: VecDeque::new(),
             streams: Vec::new(),
             steps: Vec::new(),
+            others: 0,
         }
+    }
+
+    /// So many streams of others share it from here on.
+    pub fn shared_with(&mut self, others: usize) {
+        self.others = others;
+    }
+
+    /// Requests that run, those of others too, and that wait.
+    pub fn load(&self) -> (usize, usize) {
+        let prompts: usize = self.steps.iter().map(|step| step.prompts.len()).sum();
+        (self.streams.len() + prompts + self.others, self.queue.len())
     }
 
     /// What it begins from here on goes at another speed.
@@ -160,7 +174,7 @@ impl Machine {
         if !self.streams.is_empty() && !self.may_not_decode() {
             let (fixed, each) = self.make.decode;
             self.steps.push(Step {
-                ends: now + fixed + each * self.streams.len() as f64,
+                ends: now + fixed + each * (self.streams.len() + self.others) as f64,
                 prompts: Vec::new(),
             });
         }

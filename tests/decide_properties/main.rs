@@ -25,6 +25,7 @@ mod reuse;
 mod room;
 mod shares;
 mod tiers;
+mod told_load;
 mod weights;
 mod zones;
 

@@ -372,7 +372,7 @@ pub(super) const FLEET: &[Row] = &[
         key: "worker.metrics_url",
         kind: METRICS_URL,
         unset: Unset::Means("/metrics under the worker's url, for engines that have it"),
-        purpose: "Where the engine's metrics are. Checked, and not used yet: they are read under the worker's url.",
+        purpose: "Where the engine's metrics are. How many requests it says to run and to keep waiting is read there each second while it is used, and every 10 s while it is not: what others send it past the proxy counts in its price. The worker's key and headers are sent along. Triton has its metrics on a port of their own, 8002.",
         example: "metrics_url = \"http://192.168.1.10:8002/metrics\"",
         see: &["worker.url"],
     },

@@ -137,7 +137,7 @@ impl Detection {
 }
 
 /// What llama.cpp's server answers to everything until its model is there.
-fn is_loading(body: &[u8]) -> bool {
+pub(super) fn is_loading(body: &[u8]) -> bool {
     read::<Refusal>(body).is_some_and(|refusal| refusal.error.message == "Loading model")
 }
 

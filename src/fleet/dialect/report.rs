@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde::Deserialize;
 
-use super::read;
+use super::{read, samples};
 use crate::config::plan::Engine;
 use crate::decide::Told;
 use crate::units::ModelName;
@@ -235,17 +235,10 @@ fn above_zero(tokens: Option<f64>) -> Option<f64> {
 
 /// Blocks times their size, over all engines behind the address.
 fn vllm_cache(metrics: &str) -> Option<f64> {
-    let engines = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("vllm:cache_config_info{"))
-        .filter_map(|labels| Some(label(labels, "block_size")? * label(labels, "num_gpu_blocks")?));
-    Some(engines.sum()).filter(|tokens| *tokens > 0.0)
-}
-
-fn label(labels: &str, name: &str) -> Option<f64> {
-    let whole = |pair: &&str| pair.split_once('=').is_some_and(|(key, _)| key == name);
-    let (_, value) = labels.split(',').find(whole)?.split_once('=')?;
-    value.split('"').nth(1)?.parse().ok()
+    let engines = samples::of(metrics, "vllm:cache_config_info");
+    let tokens = engines
+        .filter_map(|info| Some(info.number("block_size")? * info.number("num_gpu_blocks")?));
+    above_zero(Some(tokens.sum()))
 }
 
 fn listed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {

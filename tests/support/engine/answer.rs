@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::generation::Generation;
-use super::{Failure, Framing, Seen, Shared, identity, is_asked, kserve, openai};
+use super::{Failure, Framing, Seen, Shared, identity, is_asked, kserve, load, openai};
 
 /// An answer on its way out.
 pub struct Answer {
@@ -113,6 +113,7 @@ pub async fn to(shared: &Arc<Shared>, request: &Seen, failure: Option<Failure>) 
             if matches!(own.body, Body::Whole(_)) {
                 own.framing = framing;
             }
+            own.headers.extend(load::report(shared, request));
             own
         }
     };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::knobs::Dialect;
-use super::{Health, Seen, Shared, openai};
+use super::{Health, Seen, Shared, load, openai};
 
 /// Everything that is asked of a worker and is no client's request. Failures spare it.
 pub fn is_asked(target: &str) -> bool {
@@ -24,6 +24,9 @@ pub fn is_asked(target: &str) -> bool {
             | "/props"
             | "/get_server_info"
             | "/metrics"
+            | "/slots"
+            | "/v1/loads"
+            | "/api/ps"
             | "/v1/models"
     )
 }
@@ -51,7 +54,10 @@ pub async fn answer(shared: &Shared, request: &Seen) -> Answer {
         return Answer::json(401, &json!({"error": "Unauthorized"}));
     }
     let loading = shared.clock.now() < Seconds::from(ready_after);
-    let spared = dialect == Dialect::Vllm && matches!(target, "/metrics" | "/v1/models");
+    let spared = matches!(
+        (dialect, target),
+        (Dialect::Vllm, "/metrics" | "/v1/models") | (Dialect::Triton, "/v2/health/live")
+    );
     if loading && dialect == Dialect::Llamacpp {
         let error = json!({"code": 503, "message": "Loading model", "type": "unavailable_error"});
         return Answer::json(503, &json!({"error": error}));
@@ -64,7 +70,7 @@ pub async fn answer(shared: &Shared, request: &Seen) -> Answer {
 }
 
 fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
-    use Dialect::{Forebay, Generic, Llamacpp, Ollama, Openai, Sglang, Tei, Tgi, Triton, Vllm};
+    use Dialect::{Forebay, Generic, Llamacpp, Ollama, Sglang, Tei, Tgi, Triton, Vllm};
     let models = shared.knobs.lock().models.clone();
     let first = models.first().cloned().unwrap_or_default();
     let good = || Some(Answer::whole(200, "text/plain", ""));
@@ -109,11 +115,18 @@ fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
         ("/get_server_info", Sglang) => {
             json(&json!({"model_path": first, "max_total_num_tokens": 20_480}))
         }
-        ("/metrics", Vllm | Sglang | Openai) => Some(Answer::whole(
-            200,
-            "text/plain; version=0.0.4",
-            metrics(shared, &first),
-        )),
+        ("/v1/loads", Sglang) => json(&load::sglang(shared)),
+        ("/slots", Llamacpp) => json(&load::slots(shared)),
+        ("/api/ps", Ollama) => {
+            let loaded = json!({"name": first, "model": first, "expires_at": "2024-06-04T14:38:31.83753-07:00"});
+            json(&json!({"models": [loaded]}))
+        }
+        ("/metrics", Llamacpp) if !shared.knobs.lock().has_metrics => {
+            let error = json!({"code": 501, "message": "This server does not support metrics endpoint.", "type": "not_supported_error"});
+            Some(Answer::json(501, &json!({"error": error})))
+        }
+        ("/metrics", _) => load::metrics(shared, dialect, &first)
+            .map(|text| Answer::whole(200, "text/plain; version=0.0.4", text)),
         _ => None,
     }
 }
@@ -134,29 +147,4 @@ fn owner(dialect: Dialect, model: &str) -> &str {
 
 fn golden(text: &'static str) -> Answer {
     Answer::whole(200, "application/json", text)
-}
-
-/// vLLM's gauges, for the requests that run and wait now, and the size of its cache.
-fn metrics(shared: &Shared, model: &str) -> String {
-    let (running, waiting) = shared.pace.load();
-    let (slots, kv_blocks) = {
-        let knobs = shared.knobs.lock();
-        (knobs.slots, knobs.kv_blocks)
-    };
-    let kv_cache_usage = running as f64 / slots.max(1) as f64;
-    let gauges = [
-        ("num_requests_running", running as f64),
-        ("num_requests_waiting", waiting as f64),
-        ("kv_cache_usage_perc", kv_cache_usage),
-    ]
-    .map(|(name, value)| {
-        format!(
-            "# TYPE vllm:{name} gauge\nvllm:{name}{{engine=\"0\",model_name=\"{model}\"}} {value:?}\n"
-        )
-    });
-    gauges.concat()
-        + "# TYPE vllm:cache_config_info gauge\n"
-        + &format!(
-            "vllm:cache_config_info{{block_size=\"16\",cache_dtype=\"auto\",engine=\"0\",num_gpu_blocks=\"{kv_blocks}\"}} 1.0\n"
-        )
 }

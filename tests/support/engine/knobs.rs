@@ -27,6 +27,14 @@ pub struct Knobs {
     pub prefix_cache: bool,
     /// Its KV memory in blocks of 16 tokens, as it says.
     pub kv_blocks: u32,
+    /// Requests of others, which it says that it runs …
+    pub foreign_running: usize,
+    /// … and keeps waiting; they slow nothing.
+    pub foreign_waiting: usize,
+    /// Whether it has metrics, as far as engines of its kind do.
+    pub has_metrics: bool,
+    /// Whether its answers tell its load where they are asked to.
+    pub tells_load: bool,
     /// Output tokens when the request names neither a limit nor a least number (`min_tokens`).
     pub output_tokens: usize,
     /// Silence before the first byte of any answer.
@@ -66,6 +74,10 @@ impl Default for Knobs {
             context: 32_768,
             prefix_cache: false,
             kv_blocks: 1_280,
+            foreign_running: 0,
+            foreign_waiting: 0,
+            has_metrics: true,
+            tells_load: false,
             output_tokens: 4,
             first_byte_delay: Duration::ZERO,
             chunk_delay: Duration::ZERO,

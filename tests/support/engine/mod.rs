@@ -11,6 +11,7 @@ mod http1;
 mod identity;
 pub mod knobs;
 mod kserve;
+mod load;
 mod openai;
 mod pace;
 pub mod record;
