@@ -86,7 +86,7 @@ impl Scraper {
     ) -> Self {
         let (upstream, typed) = match &plan.metrics {
             None => (upstream, None),
-            Some(origin) => elsewhere(origin, clock),
+            Some(origin) => elsewhere(origin, plan.optional, clock),
         };
         Scraper {
             inquirer: Inquirer::new(plan, upstream).within(PATIENCE),
@@ -261,7 +261,11 @@ impl Fleet {
 }
 
 /// Connections to where metrics are, and the path there.
-fn elsewhere(origin: &Origin, clock: Clock) -> (Arc<Upstream>, Option<(Arc<Addresses>, String)>) {
+fn elsewhere(
+    origin: &Origin,
+    optional: bool,
+    clock: Clock,
+) -> (Arc<Upstream>, Option<(Arc<Addresses>, String)>) {
     let path = match origin.base.as_str() {
         "" => "/".to_owned(),
         base => base.to_owned(),
@@ -270,7 +274,7 @@ fn elsewhere(origin: &Origin, clock: Clock) -> (Arc<Upstream>, Option<(Arc<Addre
         base: String::new(),
         ..origin.clone()
     };
-    let addresses = Arc::new(Addresses::of(&root));
+    let addresses = Arc::new(Addresses::of(&root, optional));
     let upstream = Upstream::new(root, addresses.clone(), clock);
     (Arc::new(upstream), Some((addresses, path)))
 }

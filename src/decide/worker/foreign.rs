@@ -94,7 +94,7 @@ impl Worker {
         if foreign.waiting <= 0.0 {
             return took;
         }
-        let own = self.speeds.prefill(size.work).at(size.fresh());
+        let own = self.speeds.prefill(size.work).at(size.reading());
         let ahead = self.foreign_ahead(foreign, size.work);
         took * (own.0 / (own + ahead).0)
     }
@@ -103,7 +103,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use crate::decide::{
-        Ask, FleetState, Heard, Load, Outcome, Policy, Terms, Told, Work, WorkerSpec,
+        Ask, Claim, FleetState, Heard, Load, Outcome, Policy, Terms, Told, Work, WorkerSpec,
     };
     use crate::facts::Prefix;
     use crate::rng::Rng;
@@ -112,7 +112,7 @@ mod tests {
     const WORKER: WorkerId = WorkerId(0);
     const NOW: Seconds = Seconds(9.0);
     /// By the prior, of 600 tokens.
-    const OWN: f64 = 0.11;
+    const OWN: f64 = 0.110_75;
 
     /// The price of a chat of 600 tokens, whose answer is expected to have 200, where an engine tells this.
     fn price(told: Told, load: Load) -> Terms {
@@ -127,6 +127,8 @@ mod tests {
         let ask = Ask {
             model: None,
             only: None,
+            zones: None,
+            from: None,
             path: None,
             work: Work::Generate,
             prompt: Length::Tokens(600.0),
@@ -135,6 +137,7 @@ mod tests {
             max_tokens: None,
             deadline: None,
             streamed: true,
+            claim: Claim::default(),
         };
         let choice = fleet.choose(&ask, &[], NOW, &mut Rng::seeded(1)).unwrap();
         fleet.finish(choice.booking, Outcome::Gone, NOW);
