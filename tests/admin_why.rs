@@ -19,7 +19,9 @@ use support::expect_soon;
 use support::prompt::{CHAT, chat};
 use support::proxy::{Proxy, Setup};
 
-const TERMS: [&str; 6] = ["decode", "external", "failure", "net", "own", "wait"];
+const TERMS: [&str; 7] = [
+    "decode", "external", "failure", "lora", "net", "own", "wait",
+];
 
 /// Sends a chat under this id.
 fn ask(proxy: &Proxy, id: &str) -> Answer {

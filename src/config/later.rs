@@ -32,7 +32,6 @@ const LATER: &[(&str, &[&str])] = &[
             "kv_events",
             "ca",
             "tags",
-            "lora",
             "resident",
             "optional",
         ],

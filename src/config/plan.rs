@@ -3,6 +3,7 @@
 //! A [`Plan`] is built only by the checks of this room, so whoever holds one may rely on what the field docs say. It
 //! holds no text that still needs parsing, no default that still needs filling in, and no reference that may dangle.
 
+mod lora;
 mod machine;
 mod worker;
 
@@ -14,6 +15,7 @@ use http::uri::PathAndQuery;
 
 use crate::decide::{AllDown, Policy};
 use crate::units::{Bytes, Seconds, WorkerId};
+pub use lora::{AdapterPlan, LoraPlan};
 pub use machine::MachinePlan;
 pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 

@@ -43,6 +43,8 @@ pub struct WorkerSpec {
     pub tests: Tests,
     /// The longest prompt that the operator lets it have, in tokens.
     pub longest_prompt: Option<u32>,
+    /// LoRA adapters that its card holds at a time, where the operator says so.
+    pub lora_slots: Option<u32>,
 }
 
 impl WorkerSpec {
@@ -60,6 +62,7 @@ impl WorkerSpec {
             eject: EjectRule::default(),
             tests: Tests::Off,
             longest_prompt: None,
+            lora_slots: None,
         }
     }
 }
@@ -174,6 +177,8 @@ pub enum NoChoice {
         /// Tokens of the longest prompt that somebody takes with this bound on output tokens.
         most: u64,
     },
+    /// Its adapter could not be loaded by anybody who may serve it, a short while ago.
+    Unloadable,
     /// Everyone who could serve it is at its cap: stand in line.
     Busy,
     /// Everyone who could serve it is out for errors and comes back: stand in line, if that may last.

@@ -45,6 +45,8 @@ pub enum Exclusion {
     Ejected,
     /// It asked to be left alone, and somebody else is there.
     Held,
+    /// It could not load the adapter, a short while ago.
+    Unloadable,
     /// It does not know the path, and somebody else does.
     Unsupported,
     /// A worker of its machine was tried for this request already, and there is another machine.
@@ -71,7 +73,7 @@ pub struct Shortlist {
     pub best: f32,
 }
 
-/// One worker in what is kept of a choice. 36 bytes.
+/// One worker in what is kept of a choice. 40 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Who.
@@ -178,6 +180,7 @@ impl Exclusion {
             Exclusion::Down => "down",
             Exclusion::Ejected => "ejected",
             Exclusion::Held => "held",
+            Exclusion::Unloadable => "unloadable",
             Exclusion::Unsupported => "unsupported",
             Exclusion::SameMachine => "same_machine",
             Exclusion::Full => "full",
@@ -255,6 +258,6 @@ mod tests {
 
     #[test]
     fn an_entry_stays_small() {
-        assert_eq!(size_of::<Entry>(), 36);
+        assert_eq!(size_of::<Entry>(), 40);
     }
 }

@@ -4,15 +4,17 @@
 //! counts and utilisation can't be. For worker i and a request:
 //!
 //! ```text
-//! C    = net + wait + own + decode + external + failure
+//! C    = net + lora + wait + own + decode + external + failure
 //! x    = prompt − what it is believed to have in its cache, at least 16      see `reuse.rs`
 //! own  = a + b·x                              the prefill line of this kind of work
 //! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began;
-//!        at least until its memory has room   see `memory.rs`
+//!        at least until its memory has room   see `memory.rs`, and its card a slot for the adapter, see `lora.rs`
+//! lora = the time of a load if its adapter is not on the card
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = smoothed time of a round trip
-//! external = ½·(d·E[out] + ½·own)·streams     delay laid on the streams that run there
+//! external = ½·((d·E[out] + ½·own)·streams + load)     delay laid on the streams that run there; the load if the adapter
+//!        pushes out another
 //! failure  = (1 − exp(−λ·D))·(D + loss)       D: the terms before; loss: what a failed request lost of late
 //! ```
 //!
@@ -32,6 +34,7 @@
 //! router gains over counting requests. Prices cost constant time per worker: the sums over Q are kept, not recomputed.
 
 use super::ask::Work;
+use super::lora::Toll;
 use super::machine::Machine;
 use super::memory;
 use super::worker::Worker;
@@ -54,6 +57,8 @@ pub(super) struct Size {
     pub prompt: f64,
     /// Those of them that the worker is believed to have in its cache.
     pub cached: f64,
+    /// What it waits for there because of its adapter.
+    pub toll: Toll,
     /// Expected output tokens, `E[out]`.
     pub output: f64,
     /// What `prompt` was reckoned from.
@@ -67,6 +72,7 @@ impl Size {
             work,
             prompt: prompt.max(LEAST_PROMPT),
             cached: 0.0,
+            toll: Toll::default(),
             output,
             seen: Length::Tokens(prompt),
         }
@@ -76,6 +82,11 @@ impl Size {
     pub(super) fn cached(self, tokens: f64) -> Self {
         let cached = tokens.clamp(0.0, self.prompt);
         Size { cached, ..self }
+    }
+
+    /// The same on a worker where it pays this toll.
+    pub(super) fn paying(self, toll: Toll) -> Self {
+        Size { toll, ..self }
     }
 
     /// Prompt tokens that are new to the worker, x.
@@ -96,6 +107,8 @@ impl Size {
 pub struct Terms {
     /// To the worker and back.
     pub net: Seconds,
+    /// Until its adapter is on the card.
+    pub lora: Seconds,
     /// Until those sent before have their first byte.
     pub wait: Seconds,
     /// From then to its own first byte.
@@ -110,13 +123,14 @@ pub struct Terms {
 
 impl Terms {
     /// How many there are.
-    pub const PARTS: usize = 6;
+    pub const PARTS: usize = 7;
 
     /// All of them, with their names.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, Seconds); Self::PARTS] {
         [
             ("net", self.net),
+            ("lora", self.lora),
             ("wait", self.wait),
             ("own", self.own),
             ("decode", self.decode),
@@ -134,7 +148,7 @@ impl Terms {
     /// The expected seconds until the answer is complete, if nothing fails: what counts toward a client's deadline.
     #[must_use]
     pub fn answer(&self) -> Seconds {
-        self.net + self.wait + self.own + self.decode
+        self.net + self.lora + self.wait + self.own + self.decode
     }
 }
 
@@ -159,12 +173,16 @@ pub(super) fn price(
     let own = worker.speeds().prefill(size.work).at(size.fresh()) * slowdown;
     let slowed = Seconds(worker.speeds().decode().slope * tokens) + own * HELD_UP;
     let ahead = worker.backlog().ahead(worker.speeds(), slowdown, now);
+    let for_slot = (decode * 0.5 + own) * size.toll.turns;
     let mut terms = Terms {
         net: worker.net(),
-        wait: memory::wait(worker, size, own, decode).max(ahead),
+        lora: size.toll.load,
+        wait: memory::wait(worker, size, own, decode)
+            .max(for_slot)
+            .max(ahead),
         own,
         decode,
-        external: slowed * f64::from(worker.decoding()) * EXTERNALITY,
+        external: (slowed * f64::from(worker.decoding()) + size.toll.evicts) * EXTERNALITY,
         failure: Seconds::ZERO,
     };
     let there = terms.total();
@@ -179,10 +197,17 @@ mod tests {
     use super::*;
     use crate::units::WorkerId;
 
+    const NO_TOLL: Toll = Toll {
+        load: Seconds::ZERO,
+        turns: 0.0,
+        evicts: Seconds::ZERO,
+        clouds: false,
+    };
     const CHAT: Size = Size {
         work: Work::Generate,
         prompt: 600.0,
         cached: 0.0,
+        toll: NO_TOLL,
         output: 101.0,
         seen: Length::Tokens(600.0),
     };
@@ -190,6 +215,7 @@ mod tests {
         work: Work::Embed,
         prompt: 2_000.0,
         cached: 0.0,
+        toll: NO_TOLL,
         output: 101.0,
         seen: Length::Tokens(2_000.0),
     };

@@ -150,7 +150,7 @@ impl Roster {
         self.filter(ask, row, tried);
         self.sample(rng);
         self.look_up(ask, row, size);
-        self.price(size, now);
+        self.price(row, size, now);
         self.heed(ask.deadline);
         self.list(row, size.work, now);
         let found = self.candidates.len();
@@ -166,10 +166,11 @@ impl Roster {
             return Err(self.refusal(ask, row, tried));
         };
         self.mark_picked(worker);
+        let toll = self.workers[worker.index()].loras.toll(row);
         let order = Order {
             number: self.booked,
             model: row,
-            size: size.cached(cached),
+            size: size.cached(cached).paying(toll),
             max_tokens: ask.max_tokens,
             streamed: ask.streamed,
             wait: terms.wait,
@@ -334,6 +335,8 @@ impl Roster {
         } else if serving().next().is_some() && serving().all(|worker| need.exceeds(worker)) {
             let most = need.most(serving());
             NoChoice::TooLong { most }
+        } else if serving().any(|worker| worker.loras.refuses(row)) {
+            NoChoice::Unloadable
         } else if self.models[row].workers.is_empty() || serving().next().is_some() {
             // A known name is not unknown because nobody lists it just now.
             NoChoice::Down

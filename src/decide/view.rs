@@ -6,6 +6,7 @@ use super::ask::Work;
 use super::eject::Ejections;
 use super::health::State;
 use super::line_fit::Line;
+use super::lora::LoraView;
 use super::room;
 use super::roster::Roster;
 use super::worker::Worker;
@@ -52,6 +53,8 @@ pub struct WorkerView {
     pub embed: Learned,
     /// Seconds per output token against streams.
     pub decode: Learned,
+    /// Its LoRA adapters, if it has any.
+    pub lora: Option<LoraView>,
     /// The smoothed round trip.
     pub round_trip: Seconds,
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
@@ -118,6 +121,7 @@ impl WorkerView {
                 line: speeds.decode(),
                 samples: speeds.decode_samples(),
             },
+            lora: worker.loras.view(),
             round_trip: worker.net(),
             rate: roster.rate(worker),
             weight: roster.weight(worker, now),

@@ -4,21 +4,25 @@
 //! model that a worker stops listing is no longer sent there; its name stays known for a week, so that a client is told
 //! to come back (503) and not that it is mistaken (404).
 
+mod adapters;
+
 use std::sync::Arc;
 
+use bytes::Bytes as Body;
 use http::header::HOST;
 use http::{HeaderMap, Method};
 use tokio::time::timeout;
 
-use super::catalogue::{self, Catalogue};
+use super::catalogue::{self, Catalogue, Offer};
 use super::dialect::detect::{Detection, TELLTALES};
-use super::dialect::report;
+use super::dialect::{lora, report};
 use super::{Core, Fleet, dialect, trial};
 use crate::clock;
-use crate::config::plan::{Engine, Models, TestPlan, WorkerPlan};
-use crate::decide::{State, Told};
-use crate::units::{Bytes, ModelName, Seconds, WorkerId};
+use crate::config::plan::{Engine, LoraPlan, Models, TestPlan, WorkerPlan};
+use crate::decide::{LoraTold, State, Told};
+use crate::units::{Bytes, Seconds, WorkerId};
 use crate::upstream::{Loss, Question, Reply, Upstream};
+use adapters::Listing;
 
 /// A list of models is read this far.
 const MOST_READ: Bytes = Bytes(1 << 20);
@@ -65,22 +69,27 @@ impl Inquirer {
             method,
             path,
             headers: &self.headers,
+            body: Body::new(),
             most: MOST_READ,
         };
-        self.in_time(self.upstream.ask(&question, self.limit)).await
+        self.in_time(self.limit, self.upstream.ask(&question, self.limit))
+            .await
     }
 
     /// A bare connect: how long it took.
     pub(super) async fn knock(&self) -> Result<Seconds, Silence> {
-        self.in_time(self.upstream.knock(self.limit)).await
+        self.in_time(self.limit, self.upstream.knock(self.limit))
+            .await
     }
 
     async fn in_time<T>(
         &self,
+        limit: Seconds,
         asking: impl Future<Output = Result<T, Loss>>,
     ) -> Result<T, Silence> {
-        match timeout(self.limit.to_duration(), asking).await {
-            Err(_) | Ok(Err(Loss::ConnectTimeout { .. })) => Err(Silence::TimedOut(self.limit)),
+        match timeout(limit.to_duration(), asking).await {
+            Err(_) => Err(Silence::TimedOut(limit)),
+            Ok(Err(Loss::ConnectTimeout { limit, .. })) => Err(Silence::TimedOut(limit)),
             Ok(Err(loss)) => Err(Silence::Lost(loss)),
             Ok(Ok(answer)) => Ok(answer),
         }
@@ -121,37 +130,42 @@ impl Inquirer {
         }
     }
 
-    /// What it serves; `None` when its engine can't be asked.
+    /// What it serves: nothing when its engine can't be asked.
     ///
     /// # Errors
     /// Why it does not say.
-    pub(super) async fn models(&self, engine: Engine) -> Result<Option<Vec<ModelName>>, String> {
+    pub(super) async fn models(&self, engine: Engine) -> Result<Listing, String> {
         let Some((method, path)) = report::models_question(engine) else {
-            return Ok(None);
+            return Ok(Listing::default());
         };
         let told = |why: String| format!("what it serves is not known: {path}: {why}");
         let reply = self.ask(method, path).await;
         let reply = reply.map_err(|silence| told(silence.to_string()))?;
         dialect::verdict(engine, reply.status).map_err(told)?;
         let body = reply.body.ok_or_else(|| told(UNREAD.to_owned()))?;
-        report::models(engine, &body).map(Some).map_err(told)
+        Ok(Listing {
+            models: report::models(engine, &body).map_err(told)?,
+            adapters: lora::listed(engine, &body),
+        })
     }
 
-    /// What bounds its work, as far as it says.
+    /// What bounds its work and what it says of its adapters, as far as it does.
     ///
     /// # Errors
     /// When a question has no answer.
-    pub(super) async fn bounds(&self, engine: Engine) -> Result<Told, Silence> {
+    pub(super) async fn bounds(&self, engine: Engine) -> Result<(Told, Option<LoraTold>), Silence> {
         let mut told = Told::default();
+        let mut of_adapters = None;
         for path in report::bounds_questions(engine) {
             let reply = self.ask(Method::GET, path).await?;
             if let Some(body) = reply.body
                 && reply.status.is_success()
             {
                 told = told.and(report::bounds(engine, path, &body));
+                of_adapters = of_adapters.or_else(|| lora::told(engine, path, &body));
             }
         }
-        Ok(told)
+        Ok((told, of_adapters))
     }
 }
 
@@ -174,6 +188,8 @@ pub(super) struct Profile {
     name: Arc<str>,
     /// What it serves, as typed.
     typed: Models,
+    /// Its adapters, as typed.
+    lora: LoraPlan,
     /// Whether the operator says how much it is given at a time.
     cap_is_typed: bool,
     /// What the configuration says of test requests.
@@ -183,7 +199,7 @@ pub(super) struct Profile {
     /// Why that is not known yet.
     puzzle: Option<String>,
     /// What it lists.
-    models: Vec<ModelName>,
+    listing: Listing,
     /// Whether it has said so, or can't be asked.
     has_told: bool,
 }
@@ -194,11 +210,12 @@ impl Profile {
         Profile {
             name: plan.name.clone(),
             typed: plan.models.clone(),
+            lora: plan.lora.clone(),
             cap_is_typed: plan.max_inflight.is_some(),
             test: plan.test.clone(),
             engine: plan.engine,
             puzzle: None,
-            models: Vec::new(),
+            listing: Listing::default(),
             has_told: false,
         }
     }
@@ -284,16 +301,23 @@ impl Fleet {
     }
 
     /// A worker lists these models and no others. Returns whether that is news.
-    pub(super) fn listed(self: &Arc<Self>, worker: WorkerId, models: Vec<ModelName>) -> bool {
-        self.remembered.lock().report(&models, clock::wall());
+    pub(super) fn listed(self: &Arc<Self>, worker: WorkerId, listing: Listing) -> bool {
+        if let Some(loader) = self.loaders.get(worker.index()) {
+            loader.listed(&listing.adapters);
+        }
         self.change(|core, _now| {
             let Some(profile) = core.profiles.get_mut(worker.index()) else {
                 return false;
             };
             profile.has_told = true;
-            let is_news = profile.models != models;
+            // What the operator left out is nobody's name.
+            if catalogue::is_open(&profile.typed) {
+                let mut remembered = self.remembered.lock();
+                remembered.report(&listing.models, clock::wall());
+            }
+            let is_news = profile.listing != listing;
             if is_news {
-                profile.models = models;
+                profile.listing = listing;
                 self.draw(core);
             }
             is_news
@@ -308,7 +332,7 @@ impl Fleet {
         }
         self.change(|core, _now| {
             for profile in &mut core.profiles {
-                profile.models.retain(|name| !stale.contains(name));
+                profile.listing.models.retain(|name| !stale.contains(name));
             }
             self.draw(core);
             let catalogue = self.catalogue();
@@ -324,14 +348,22 @@ impl Fleet {
             state, profiles, ..
         } = core;
         let serve = |(id, profile): (u32, &Profile)| {
-            let aliases = catalogue::aliases(&profile.typed, &profile.models);
+            let offer = Offer {
+                listed: &profile.listing.models,
+                adapters: &profile.adapters(),
+            };
+            let aliases = catalogue::aliases(&profile.typed, offer);
             let clients: Vec<_> = aliases.iter().map(|alias| alias.client.clone()).collect();
             state.serves(WorkerId(id), &clients);
+            state.adapts(WorkerId(id), &adapters::of(&aliases));
             aliases
         };
         let workers = (0..).zip(profiles.iter()).map(serve).collect();
         let typed = profiles.iter().flat_map(|profile| profile.typed.named());
-        let typed = typed.map(|alias| alias.client.clone());
+        let adapters = profiles.iter().flat_map(|profile| &profile.lora.adapters);
+        let typed = typed
+            .map(|alias| alias.client.clone())
+            .chain(adapters.map(|adapter| adapter.name.clone()));
         let remembered: Vec<_> = self.remembered.lock().names().cloned().collect();
         let catalogue = Catalogue::new(workers, typed, remembered.into_iter());
         catalogue.known().for_each(|name| state.know(name));

@@ -12,6 +12,7 @@ mod catalogue;
 mod dialect;
 mod discover;
 mod lease;
+mod loader;
 mod probe;
 mod remembered;
 mod saved;
@@ -29,12 +30,14 @@ pub use calibrate::Calibrator;
 pub use catalogue::{Alias, Catalogue};
 pub use dialect::authorization;
 pub use lease::Lease;
+pub use loader::NotLoaded;
 pub use probe::watch;
 pub use saved::keep_speeds;
 
 use calibrate::Booked;
 
 use discover::Profile;
+use loader::Loader;
 use remembered::Remembered;
 
 use crate::clock::{self, Clock};
@@ -61,6 +64,7 @@ pub struct Fleet {
     clock: Clock,
     core: Mutex<Core>,
     pulses: Vec<Pulse>,
+    loaders: Vec<Loader>,
     catalogue: ArcSwap<Catalogue>,
     /// Locked for a moment, also while the core is, and never the other way round.
     remembered: Mutex<Remembered>,
@@ -106,6 +110,7 @@ impl Fleet {
             clock,
             core: Mutex::new(core),
             pulses,
+            loaders: plan.workers.iter().map(Loader::of).collect(),
             catalogue: ArcSwap::default(),
             remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
             saving: Mutex::default(),
@@ -313,5 +318,6 @@ fn spec(plan: &WorkerPlan) -> WorkerSpec {
         eject: plan.eject,
         tests: trial::tests(&plan.test, plan.engine),
         longest_prompt: plan.max_prompt_tokens,
+        lora_slots: plan.lora.slots,
     }
 }

@@ -1,12 +1,12 @@
 //! The fleet as the admin room shows it: what is configured beside what was learned.
 
-use crate::admin::{Decode, FleetView, Prefill, WorkerRow};
+use crate::admin::{Decode, FleetView, Lora, Prefill, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
 use crate::config::plan::{Origin, Protocol, WorkerPlan};
-use crate::decide::{Learned, WorkerView};
+use crate::decide::{Learned, LoraView, WorkerView};
 use crate::line::App;
-use crate::units::Seconds;
+use crate::units::{ModelName, Seconds};
 
 /// A picture of the fleet now.
 pub(super) fn view(app: &App) -> FleetView {
@@ -60,6 +60,7 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         ejections: view.ejections,
         engine: None,
         models: Vec::new(),
+        lora: view.lora.as_ref().map(lora),
         inflight: view.inflight,
         max_inflight: view.cap,
         max_prompt_tokens: view.longest_prompt,
@@ -73,6 +74,17 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         share: Some(view.share).filter(|_| view.picks > 0),
         requests: view.picks,
         failures: view.failed,
+    }
+}
+
+fn lora(view: &LoraView) -> Lora {
+    let named = |adapters: &[ModelName]| adapters.iter().map(ModelName::to_string).collect();
+    Lora {
+        slots: view.slots,
+        loaded: named(&view.loaded),
+        waiting: named(&view.waiting),
+        refused: named(&view.refused),
+        load_s: (view.loads > 0).then_some(view.load.0),
     }
 }
 

@@ -93,6 +93,7 @@ impl Door {
             eject: EjectRule::default(),
             tests,
             longest_prompt: None,
+            lora_slots: None,
         }
     }
 

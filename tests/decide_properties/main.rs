@@ -13,6 +13,7 @@ mod closed_loop;
 mod counters;
 mod evidence;
 mod line;
+mod lora;
 mod machine;
 mod neighbours;
 mod prefix_index;

@@ -18,7 +18,8 @@ pub(super) struct Fit<'a> {
     tried: &'a [WorkerId],
     /// The room that it needs.
     need: Need,
-    /// The best standing there is among those who were not tried and have the room; only who has it is asked.
+    /// The best standing there is among those who were not tried, have the room and can load the adapter; only who has it
+    /// is asked.
     best: Option<Standing>,
     /// When all of these are on hold, the end of the hold that ends first.
     first: Option<Seconds>,
@@ -47,6 +48,7 @@ impl Roster {
         let able = || {
             self.serving(ask, row)
                 .filter(|worker| !tried.contains(&worker.id()) && !need.exceeds(worker))
+                .filter(|worker| !worker.loras.refuses(row))
         };
         let best = self.rules.all_down.best(able());
         let first = match best {
@@ -159,6 +161,9 @@ impl Fit<'_> {
         }
         if self.need.exceeds(worker) {
             return Some(Exclusion::TooLong);
+        }
+        if worker.loras.refuses(self.row) {
+            return Some(Exclusion::Unloadable);
         }
         (!fits).then_some(match standing {
             Standing::Free | Standing::Held => Exclusion::Held,

@@ -1,9 +1,11 @@
-//! What engines answer: to liveness probes, to the question what they are (`detect`), and what they serve (`report`).
+//! What engines answer: to liveness probes, to the question what they are (`detect`), and what they serve (`report`),
+//! LoRA adapters among it (`lora`).
 //!
 //! All of it is pure; `probe.rs` and `discover.rs` ask. Sources: the HTTP references of vLLM, SGLang, llama.cpp, Ollama,
 //! TGI, TEI, Triton (KServe v2) and OpenAI.
 
 pub mod detect;
+pub mod lora;
 pub mod report;
 
 use http::header::AUTHORIZATION;
