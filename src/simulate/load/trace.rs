@@ -113,6 +113,7 @@ fn mooncake(row: &str) -> Result<Option<Request>, String> {
         output: tokens(row.output_length)?.max(1.0),
         blocks: row.hash_ids.into(),
         session: 0,
+        adapter: None,
     }))
 }
 
@@ -132,6 +133,7 @@ fn azure(row: &str) -> Result<Option<Request>, String> {
         output: count("GeneratedTokens")?.max(1.0),
         blocks: Arc::default(),
         session: 0,
+        adapter: None,
     }))
 }
 
@@ -163,6 +165,7 @@ fn logged(row: &str) -> Result<Option<Request>, String> {
         output: tokens(output)?,
         blocks: coarse(&row.prefix, prompt).into(),
         session: 0,
+        adapter: None,
     }))
 }
 
