@@ -198,6 +198,48 @@ fn when_nobody_can_load_it_the_client_is_told_why() {
 }
 
 #[test]
+fn who_waits_for_a_load_that_fails_fails_with_it() {
+    let engine = without(&[("/srv/sql", 404)]);
+    engine.tune(|knobs| knobs.lora.load = Duration::from_millis(300));
+    let proxy = setup(&engine, &may_load(&["sql"])).start();
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..6)
+            .map(|_| scope.spawn(|| ask(&proxy, "sql").status))
+            .collect();
+        for asked in asking {
+            let status = asked.join().unwrap();
+            assert!(status == 502 || status == 503, "{status}");
+        }
+    });
+    assert_eq!(loads(&engine, "sql"), 1);
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_load_along_and_nobody_elses() {
+    let engine = engine(Loras {
+        load: Duration::from_millis(300),
+        ..Loras::default()
+    });
+    let proxy = setup(&engine, &may_load(&["sql"])).start();
+    let mut leaving = proxy.connect();
+    let request = support::client::request(
+        "POST",
+        "/v1/chat/completions",
+        &[],
+        br#"{"model":"sql","messages":[]}"#,
+    );
+    leaving.send(&request);
+    expect_soon("the load was ordered", || loads(&engine, "sql") == 1);
+    std::thread::scope(|scope| {
+        let stays = scope.spawn(|| served(&proxy, "sql"));
+        expect_soon("both are there", || proxy.worker("w")["inflight"] == 2);
+        drop(leaving);
+        stays.join().unwrap();
+    });
+    assert_eq!(loads(&engine, "sql"), 2);
+}
+
+#[test]
 fn a_load_that_hangs_ends_with_the_requests_own_timer_and_holds_up_its_adapter_alone() {
     let engine = without(&[("/srv/sql", 0)]);
     let lines = format!(

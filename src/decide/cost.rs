@@ -9,12 +9,12 @@
 //! own  = a + b·x                              the prefill line of this kind of work
 //! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began;
 //!        at least until its memory has room   see `memory.rs`, and its card a slot for the adapter, see `lora.rs`
-//! lora = the time of a load if its adapter is not on the card
+//! lora = learned time of a load                if its adapter is not on the card
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = smoothed time of a round trip
-//! external = ½·((d·E[out] + ½·own)·streams + load)     delay laid on the streams that run there; the load if the adapter
-//!        pushes out another
+//! external = ½·((d·E[out] + ½·own)·streams + load)
+//!        delay laid on the streams that run there; load: that of an adapter which its own pushes off the card
 //! failure  = (1 − exp(−λ·D))·(D + loss)       D: the terms before; loss: what a failed request lost of late
 //! ```
 //!

@@ -184,6 +184,20 @@ mod tests {
         assert!(picked(Policy::LeastTime, &[]).is_empty());
     }
 
+    #[test]
+    fn of_equals_the_one_with_the_adapter_is_taken_unless_another_has_the_prompt() {
+        let mut pair = candidates(&[10.0, 10.1]);
+        pair[0].terms.lora = Seconds(0.1);
+        let pick = |pair: &[Candidate]| {
+            let mut rng = Rng::seeded(3);
+            let picked = Policy::LeastTime.pick(&mut pair.to_vec(), None, &mut rng);
+            picked.unwrap().worker.0
+        };
+        assert_eq!(pick(&pair), 1);
+        pair[0].cached = 512.0;
+        assert_eq!(pick(&pair), 0);
+    }
+
     /// Whether a worker that is idle and four times as slow is preferred to one with three requests waiting.
     fn slow_is_tried(samples: u64) -> bool {
         let mut pair = candidates(&[1.0, 4.0]);

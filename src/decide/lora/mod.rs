@@ -10,11 +10,11 @@
 //! wait ≥ turns·(½·decode + own)    turns: adapters in use beyond the slots, over the slots
 //! ```
 //!
-//! A load is part of the work of the request that brings it about, so who comes behind it waits for it (`backlog.rs`),
-//! of whatever adapter it is: an engine does nothing else meanwhile. So requests of one adapter stay together where it is loaded, and no longer than that is cheaper: behind a long queue
-//! its load elsewhere is paid. The second line is vLLM's scheduler, which begins no request of a further adapter while as
-//! many as there are slots have requests in its batch; each is taken to be like the request that is priced and half way
-//! through its answer, as in `memory.rs`.
+//! A load is part of the work of the request that brings it about, so whoever comes behind it waits for it (`backlog.rs`),
+//! whatever adapter that one is for: an engine does nothing else meanwhile. So requests of one adapter stay together where
+//! it is loaded, and no longer than that is cheaper: behind a long queue its load elsewhere is paid. The last line is
+//! vLLM's scheduler, which begins no request of a further adapter while as many as there are slots have requests in its
+//! batch; each is taken to be like the request that is priced and half way through its answer, as in `memory.rs`.
 //!
 //! What is believed comes from the worker's own requests: who is sent there is on the card from its first byte on, and
 //! pushes out the idle one that was used longest ago. An engine that tells who runs corrects it; when as many run as
@@ -31,8 +31,11 @@
 //! the other out, and a load there cost no more than on the empty one.
 //!
 //! An adapter that can't be loaded is left alone there for ten seconds, and twice as long each time, up to five
-//! minutes. That concerns it alone: neither the worker nor another adapter is less for it. (Where one bad
-//! adapter stopped the loading of all others: gateway-api-inference-extension, issue 584.)
+//! minutes. That concerns it alone: neither the worker nor another adapter is less for it. (Where one bad adapter stopped
+//! the loading of all others: gateway-api-inference-extension, issue 584.)
+//!
+//! Two weaknesses are known. What other proxies send is seen only where the engine tells who runs, and SGLang does not.
+//! And of answers in one piece no load is learned unless it was asked for: nobody knows how much of their time it was.
 //!
 //! Sources: vLLM `v1/core/sched/scheduler.py` (`max_loras`), `lora/worker_manager.py` (least recently used goes); the
 //! prior of half a second is a guess between an H100's 0.3 s and a T4's 1 s.
@@ -194,7 +197,7 @@ impl Loras {
         self.told_slots = told.slots.or(self.told_slots);
         let full = self
             .slots()
-            .is_some_and(|slots| told.running.len() >= slots as usize);
+            .is_some_and(|slots| told.running.len() >= slots);
         for adapter in &mut self.adapters {
             adapter.waits = told.waiting.contains(&adapter.name);
             if told.running.contains(&adapter.name) {
@@ -265,7 +268,7 @@ impl Loras {
             adapters.map(|adapter| adapter.name.clone()).collect()
         };
         Some(LoraView {
-            slots: self.slots(),
+            slots: self.typed_slots.or(self.told_slots),
             loaded: named(|adapter| adapter.on_card),
             waiting: named(|adapter| adapter.waits || (adapter.inflight > 0 && !adapter.on_card)),
             refused: named(|adapter| adapter.refused.is_some()),
@@ -275,8 +278,9 @@ impl Loras {
     }
 
     /// The operator's word counts for more than the engine's.
-    fn slots(&self) -> Option<u32> {
-        self.typed_slots.or(self.told_slots)
+    fn slots(&self) -> Option<usize> {
+        let slots = self.typed_slots.or(self.told_slots)?;
+        Some(slots.max(1) as usize)
     }
 
     fn at(&self, row: usize) -> Option<&Adapter> {
@@ -292,31 +296,34 @@ impl Loras {
 
     /// How often its own time a request of this adapter waits until one of those in use before it is done.
     fn turns(&self, adapter: &Adapter) -> f64 {
-        let Some(slots) = self.slots().map(|slots| slots.max(1) as usize) else {
+        let Some(slots) = self.slots() else {
             return 0.0;
         };
         let ahead = self.adapters.iter().filter(|other| {
             let before = adapter.inflight == 0 || other.since < adapter.since;
             other.inflight > 0 && before && other.name != adapter.name
         });
+        let over = (ahead.count() + 1).saturating_sub(slots);
         #[expect(clippy::cast_precision_loss, reason = "some dozens of adapters")]
-        let over = (ahead.count() + 1).saturating_sub(slots) as f64;
-        over / f64::from(self.slots().unwrap_or(1).max(1))
+        let turns = over as f64 / slots as f64;
+        turns
     }
 
     fn is_full(&self) -> bool {
+        self.slots().is_some_and(|slots| self.taken() >= slots)
+    }
+
+    fn taken(&self) -> usize {
         let taken = self.adapters.iter().filter(|adapter| adapter.takes_slot());
-        self.slots()
-            .is_some_and(|slots| taken.count() >= slots.max(1) as usize)
+        taken.count()
     }
 
     /// Pushes out who is idle and was used longest ago, until those that are there or on their way fit.
     fn make_room(&mut self) {
-        let Some(slots) = self.slots().map(|slots| slots.max(1) as usize) else {
+        let Some(slots) = self.slots() else {
             return;
         };
-        let taken = self.adapters.iter().filter(|adapter| adapter.takes_slot());
-        for _ in slots..taken.count() {
+        for _ in slots..self.taken() {
             let idle = |adapter: &&mut Adapter| adapter.on_card && adapter.inflight == 0;
             let idle = self.adapters.iter_mut().filter(idle);
             if let Some(oldest) = idle.min_by_key(|adapter| adapter.used) {

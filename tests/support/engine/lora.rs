@@ -28,7 +28,7 @@ pub struct Loras {
     pub there: Vec<(String, String)>,
     /// Those on its card, the latest used last.
     pub on_card: Vec<String>,
-    /// What bringing one onto the card takes.
+    /// What bringing one onto the card takes, or finding out that it can't be.
     pub load: Duration,
     /// Paths that it can't load, with the status that it answers; 0 is silence for ever.
     pub broken: Vec<(String, u16)>,
@@ -145,6 +145,7 @@ pub async fn obey(shared: &Shared, request: &Seen) -> Answer {
     match loras.broken.iter().find(|(broken, _)| *broken == path) {
         Some((_, 0)) => return std::future::pending().await,
         Some((_, status)) => {
+            tokio::time::sleep(loras.load).await;
             return Answer::error(
                 *status,
                 "NotFoundError",
