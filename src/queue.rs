@@ -269,6 +269,11 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
             );
             Fault::new(Kind::BadRequest, message)
         }
+        NoChoice::Unloadable => {
+            let message =
+                format!("{model} is an adapter that no worker which serves it could load just now");
+            Fault::new(Kind::NoWorker, message).retry_after(Seconds(10.0))
+        }
         NoChoice::Down | NoChoice::Busy | NoChoice::Away => {
             let message = format!("no worker that serves {model} is up");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))

@@ -19,8 +19,8 @@ use support::expect_soon;
 use support::prompt::{CHAT, chat};
 use support::proxy::{Proxy, Setup};
 
-const TERMS: [&str; 7] = [
-    "decode", "external", "failure", "net", "own", "price", "wait",
+const TERMS: [&str; 8] = [
+    "decode", "external", "failure", "lora", "net", "own", "price", "wait",
 ];
 
 /// Sends a chat under this id.

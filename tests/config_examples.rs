@@ -143,6 +143,7 @@ fn defaults_are_what_the_reference_says() {
         };
         let line = match row.section() {
             "routing.retries" => format!("retries = {{ {} = {default} }}", row.name()),
+            "worker.lora" => format!("lora = {{ {} = {default} }}", row.name()),
             _ => format!("{} = {default}", row.name()),
         };
         let without = dump::json(&parse(&file_around(row, "")));
@@ -205,9 +206,9 @@ fn defaults_are_what_the_contract_says() {
         wait_no_worker = "3m"
         age_up = "60s"
     "#;
+    let worker = worker_without("");
     let typed = format!(
-        "{contract}\n{}test = \"auto\"\ntier = 0\noptional = false\n",
-        worker_without("")
+        "{contract}\n{worker}test = \"auto\"\ntier = 0\noptional = false\nlora = {{ load = false }}\n"
     );
     assert_eq!(
         dump::json(&parse(&typed)),
@@ -240,6 +241,7 @@ fn the_contracts_worker_and_route_load() {
         models = { good = "Qwen/Qwen2.5-7B-Instruct-AWQ" }
         speed = 4.0
         max_inflight = 16
+        lora = { slots = 4, load = true, adapters = { sql = "/srv/lora/sql" } }
 
         [[route]]
         path = "/raw/*"
@@ -259,6 +261,8 @@ fn the_contracts_worker_and_route_load() {
         "value-of-the-environment"
     );
     assert_eq!((worker.speed, worker.max_inflight), (Some(4.0), Some(16)));
+    assert_eq!((worker.lora.slots, worker.lora.load), (Some(4), true));
+    assert_eq!(worker.lora.adapters[0].path, "/srv/lora/sql");
     assert_eq!(worker.probe.path.as_deref(), Some("/health"));
     assert!(plan.routes[0].pattern.matches("/raw/x"));
 }

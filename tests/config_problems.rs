@@ -361,9 +361,35 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "max_prompt_tokens = 8192",
     ),
     (
-        "+lora = {}",
+        "+resident = 1",
         "not supported by this version yet",
         "leave it out",
+    ),
+    ("+lora = { slots = 0 }", "out of range", "lora = { slots"),
+    (
+        "+lora = { load = true }",
+        "no adapter here to load",
+        "adapters = {",
+    ),
+    (
+        "+lora = { adapters = { sql = \"\" } }",
+        "this path is empty",
+        "adapters = {",
+    ),
+    (
+        "+lora = { adapters = { \"*\" = \"/sql\" } }",
+        "the name of this adapter",
+        "adapters = {",
+    ),
+    (
+        "[[worker]]\nname = \"b\"\nurl = \"http://127.0.0.1:2\"\nmodels = { sql = \"other\" }\nlora = { adapters = { sql = \"/sql\" } }",
+        "gives this name to another model",
+        "otherwise",
+    ),
+    (
+        "[[worker]]\nname = \"b\"\nurl = \"http://127.0.0.1:2\"\nengine = \"ollama\"\nlora = { load = true, adapters = { sql = \"/sql\" } }",
+        "can't be told to load",
+        "vllm and sglang",
     ),
     (
         "+headers = { \"Host\" = \"x\" }",
@@ -602,7 +628,7 @@ fn a_problem_reads_well() {
     assert_eq!(
         only("+max_infligth = 3").to_string(),
         "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
-         allowed: name, url, machine, engine, models, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, tier, tags, optional, timeouts\n    \
+         allowed: name, url, machine, engine, models, lora, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, tier, tags, optional, timeouts\n    \
          way out: did you mean max_inflight?"
     );
 }
@@ -695,11 +721,13 @@ fn every_key_of_the_reference_is_read() {
             (section, _) if is_list(section) => {
                 format!("[[{}]]\n{} = {wrong}", row.section(), row.name())
             }
+            ("worker.lora", _) => format!("[[worker]]\nlora = {{ {} = {wrong} }}", row.name()),
             (section, _) => format!("[{section}]\n{} = {wrong}", row.name()),
         };
         let found = problems(&text);
         let shown = match row.section() {
             section if is_list(section) => format!("{section}[0].{}", row.name()),
+            "worker.lora" => format!("worker[0].lora.{}", row.name()),
             _ => row.key.to_owned(),
         };
         let at_key =

@@ -453,6 +453,8 @@ fn shaped() -> Engine {
         step_per_stream: Seconds::ZERO,
         slots: 2,
         blocks: 8,
+        lora_slots: 1,
+        lora_load: Seconds::ZERO,
     };
     let member = Member {
         name: "shaped".into(),

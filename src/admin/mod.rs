@@ -22,7 +22,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-pub use workers::{Decode, FleetView, Prefill, ToldRow, WorkerRow};
+pub use workers::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
 
 use crate::clock;
 use crate::facts::name_in_path;
@@ -322,6 +322,7 @@ mod tests {
             ejections: Ejections::default(),
             engine: Some("vllm"),
             models: vec!["chat".into()],
+            lora: None,
             inflight: 2,
             max_inflight: 64,
             max_prompt_tokens: None,

@@ -81,6 +81,9 @@ pub struct WorkerRow {
     pub engine: Option<&'static str>,
     /// The names by which clients may ask for its models.
     pub models: Vec<String>,
+    /// Its LoRA adapters, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<Lora>,
     /// Requests it holds.
     pub inflight: u32,
     /// The most it is given.
@@ -144,6 +147,23 @@ pub struct ToldRow {
     pub age: Seconds,
     /// Whether it still counts: what is old fades.
     pub fresh: bool,
+}
+
+/// The LoRA adapters of a worker, by the names that its engine has for them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lora {
+    /// How many its card holds at a time, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+    /// Those believed to be there, the latest used last.
+    pub loaded: Vec<String>,
+    /// Those that requests wait for.
+    pub waiting: Vec<String>,
+    /// Those that could not be loaded a short while ago.
+    pub refused: Vec<String>,
+    /// What a load takes, once learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_s: Option<f64>,
 }
 
 /// The prefill line: a request of x uncached prompt tokens takes `request_s + token_s · x` to its first byte.

@@ -86,6 +86,8 @@ enum Made {
     Classifier,
     /// Agents that call tools: sessions with long shared prompts
     Tools,
+    /// Chats with 16 LoRA adapters of one model
+    Adapters,
 }
 
 /// What `--json` prints.
@@ -290,6 +292,7 @@ impl Simulate {
         match (&self.trace, self.load) {
             (Some(trace), _) => stem(trace),
             (None, Some(Made::Classifier)) => "classifier".to_owned(),
+            (None, Some(Made::Adapters)) => "adapters".to_owned(),
             (None, _) => "tools".to_owned(),
         }
     }
@@ -310,6 +313,7 @@ impl Made {
         match self {
             Made::Classifier => load::classifier(rate.unwrap_or(200.0), requests, seed),
             Made::Tools => load::tools(rate.unwrap_or(1.0), requests, seed),
+            Made::Adapters => load::adapters(rate.unwrap_or(4.0), requests, seed),
         }
     }
 }

@@ -23,10 +23,7 @@ const LATER: &[(&str, &[&str])] = &[
     ("listen", &["tls"]),
     ("limits", &["body_rate", "connections_per_address"]),
     ("machine", &["tariff", "hours", "wake"]),
-    (
-        "worker",
-        &["grpc_url", "kv_events", "ca", "lora", "resident"],
-    ),
+    ("worker", &["grpc_url", "kv_events", "ca", "resident"]),
 ];
 
 /// Keys of nginx's `server` lines, with what to write here.

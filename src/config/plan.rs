@@ -5,6 +5,7 @@
 
 mod cost;
 mod geoip;
+mod lora;
 mod machine;
 mod queue;
 pub mod region;
@@ -21,6 +22,7 @@ use crate::decide::{AllDown, Policy, RegionId};
 use crate::units::{Bytes, Seconds, WorkerId};
 pub use cost::{CostRate, MoneyUnit};
 pub use geoip::GeoIp;
+pub use lora::{AdapterPlan, LoraPlan};
 pub use machine::MachinePlan;
 pub use queue::{ClassPlan, QueuePlan};
 pub use region::{Country, RegionPlan, Zone, ZonesPlan};

@@ -56,6 +56,8 @@ pub struct WorkerSpec {
     pub optional: bool,
     /// What a second of its machine is worth, in seconds; zero or more.
     pub price: f64,
+    /// LoRA adapters that its card holds at a time, where the operator says so.
+    pub lora_slots: Option<u32>,
 }
 
 impl WorkerSpec {
@@ -77,6 +79,7 @@ impl WorkerSpec {
             tier: 0,
             optional: false,
             price: 0.0,
+            lora_slots: None,
         }
     }
 }
@@ -216,6 +219,8 @@ pub enum NoChoice {
         /// Tokens of the longest prompt that somebody takes with this bound on output tokens.
         most: u64,
     },
+    /// Its adapter could not be loaded by anybody who may serve it, a short while ago.
+    Unloadable,
     /// Everyone who could serve it is at its cap: stand in line.
     Busy,
     /// Everyone who could serve it is out for errors and comes back: stand in line, if that may last.

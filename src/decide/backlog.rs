@@ -5,7 +5,8 @@
 //!
 //! The work ahead shrinks as the head is worked on. When the head began is not seen but bounded: not before it was
 //! sent, and not before the last time that the worker turned to the next request, which is a first byte, the head's
-//! departure, or, when an answer came in one piece, the time that its tokens must have begun.
+//! departure, or, when an answer came in one piece, the time that its tokens must have begun. What a request's adapter
+//! takes to be loaded (`lora.rs`) is work like its prefill: an engine does nothing else meanwhile.
 //!
 //! Silence is evidence, too. A head that has been in work for more than [`PATIENCE`] times what was expected of it, its
 //! whole prompt uncached, shows that its worker is at least so much slower than that: the price takes it as slowed until
@@ -39,6 +40,8 @@ pub(super) struct Pending {
     pub reading: f64,
     /// The same if nothing of it is cached, where its first byte ends its prefill.
     pub timed: Option<f64>,
+    /// Until its adapter is on the card.
+    pub load: Seconds,
     /// When it was sent.
     pub sent: Seconds,
 }
@@ -52,17 +55,18 @@ pub(super) struct Backlog {
     turned: Seconds,
 }
 
-/// Requests of one kind: how many, and the work of reading their prompts.
+/// Requests of one kind: how many, the work of reading their prompts, and the loads that they bring about.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     count: u32,
     reading: f64,
+    load: f64,
 }
 
 impl Backlog {
     /// A request was sent.
     pub(super) fn push(&mut self, request: Pending) {
-        self.sum(request.work).add(request.reading);
+        self.sum(request.work).add(&request);
         self.pending.push_back(request);
     }
 
@@ -70,7 +74,7 @@ impl Backlog {
     pub(super) fn remove(&mut self, number: u64) -> Option<Pending> {
         let place = self.place(number)?;
         let request = self.pending.remove(place)?;
-        self.sum(request.work).subtract(request.reading);
+        self.sum(request.work).subtract(&request);
         Some(request)
     }
 
@@ -127,7 +131,7 @@ impl Backlog {
         else {
             return 1.0;
         };
-        let expected = speeds.prefill(head.work).at(reading) * slowdown;
+        let expected = speeds.prefill(head.work).at(reading) * slowdown + head.load;
         let age = now - head.sent.max(self.turned);
         (age.0 / (PATIENCE * expected.0)).max(1.0)
     }
@@ -145,10 +149,13 @@ impl Backlog {
         for (work, kept) in [(Work::Generate, self.generate), (Work::Embed, self.embed)] {
             let mut counted = Sum::default();
             for request in self.pending.iter().filter(|request| request.work == work) {
-                counted.add(request.reading);
+                counted.add(request);
             }
-            let drift = (counted.reading - kept.reading).abs();
-            if counted.count != kept.count || drift > 1e-6 * counted.reading.max(1.0) {
+            let drifts = |counted: f64, kept: f64| (counted - kept).abs() > 1e-6 * counted.max(1.0);
+            if counted.count != kept.count
+                || drifts(counted.reading, kept.reading)
+                || drifts(counted.load, kept.load)
+            {
                 return Err(format!(
                     "{work:?} backlog: counted {counted:?}, kept {kept:?}"
                 ));
@@ -172,23 +179,25 @@ impl Backlog {
 }
 
 impl Sum {
-    fn add(&mut self, reading: f64) {
+    fn add(&mut self, request: &Pending) {
         self.count += 1;
-        self.reading += reading;
+        self.reading += request.reading;
+        self.load += request.load.0;
     }
 
     /// The last one out takes the rounding errors along.
-    fn subtract(&mut self, reading: f64) {
+    fn subtract(&mut self, request: &Pending) {
         self.count -= 1;
-        self.reading = if self.count == 0 {
-            0.0
+        if self.count == 0 {
+            *self = Sum::default();
         } else {
-            self.reading - reading
-        };
+            self.reading -= request.reading;
+            self.load -= request.load.0;
+        }
     }
 
     fn work(self, line: Line) -> Seconds {
-        Seconds(line.base * f64::from(self.count) + line.slope * self.reading)
+        Seconds(line.base * f64::from(self.count) + line.slope * self.reading + self.load)
     }
 }
 
@@ -202,6 +211,7 @@ mod tests {
             work: Work::Embed,
             reading: 2_000.0,
             timed: Some(2_000.0),
+            load: Seconds::ZERO,
             sent: Seconds(sent),
         }
     }

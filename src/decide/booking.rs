@@ -3,6 +3,7 @@
 use super::ask::{Outcome, Work};
 use super::cost::{LEAST_PROMPT, Size};
 use super::line_fit::{Line, Sample, is_surprise};
+use super::lora::Borrowed;
 use super::machine::{Company, Mark};
 use super::reuse::Belief;
 use crate::units::{Seconds, WorkerId};
@@ -18,6 +19,8 @@ pub struct Booking {
     pub(super) size: Size,
     /// What its worker was believed to have of its prompt.
     pub(super) belief: Belief,
+    /// The adapter that it uses.
+    pub(super) lora: Option<Borrowed>,
     /// The client's bound on its answer.
     pub(super) max_tokens: Option<u32>,
     pub(super) streamed: bool,
@@ -85,19 +88,20 @@ impl Booking {
     /// Whether a prefill that took so long tells how fast the worker is, by what it was believed to be. Where the time is
     /// a surprise, but would be none if the worker had more of the prompt in its cache, or none of it any more, it tells
     /// of the cache: a worker that was restarted would seem a hundred times slower, and one that was warm before the
-    /// proxy began, faster. What a test sends is in no cache.
+    /// proxy began, faster. What a test sends is in no cache. One that waited for its adapter tells of that.
     pub(super) fn tells_of_speed(&self, line: Line, took: Seconds) -> bool {
         let is_surprise = |reading: f64| is_surprise(took, line.at(reading));
         let may_be_cached = !self.is_test && self.belief.is_about_blocks();
-        !may_be_cached
+        let is_of_the_card = !may_be_cached
             || !is_surprise(self.size.reading())
-            || (is_surprise(LEAST_PROMPT) && is_surprise(self.size.cached(0.0).reading()))
+            || (is_surprise(LEAST_PROMPT) && is_surprise(self.size.cached(0.0).reading()));
+        is_of_the_card && !self.size.toll.clouds
     }
 
     /// Whether its whole answer may teach the worker's speed: in doubt only if the worker told what it had in its cache.
     pub(super) fn may_teach(&self, is_told: bool) -> bool {
         let taught = self.first_byte.is_some_and(|first| first.taught);
-        is_told || taught || !self.decodes()
+        (is_told || taught || !self.decodes()) && !self.size.toll.clouds
     }
 }
 
@@ -144,4 +148,12 @@ pub(super) struct Order {
     pub wait: Seconds,
     /// Whether it measures, and serves no client.
     pub is_test: bool,
+}
+
+impl Order {
+    /// The work of reading all of its prompt, if its first byte ends its prefill and nothing but work delays that.
+    pub(super) fn timed(&self) -> Option<f64> {
+        let ends = self.streamed || self.size.work == Work::Embed;
+        (ends && self.size.toll.turns <= 0.0).then(|| self.size.cached(0.0).reading())
+    }
 }

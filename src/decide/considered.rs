@@ -47,6 +47,8 @@ pub enum Exclusion {
     Ejected,
     /// It asked to be left alone, and somebody else is there.
     Held,
+    /// It could not load the adapter, a short while ago.
+    Unloadable,
     /// It does not know the path, and somebody else does.
     Unsupported,
     /// Somebody of a lower tier is up.
@@ -77,7 +79,7 @@ pub struct Shortlist {
     pub best: f32,
 }
 
-/// One worker in what is kept of a choice. 40 bytes.
+/// One worker in what is kept of a choice. 44 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Who.
@@ -185,6 +187,7 @@ impl Exclusion {
             Exclusion::Down => "down",
             Exclusion::Ejected => "ejected",
             Exclusion::Held => "held",
+            Exclusion::Unloadable => "unloadable",
             Exclusion::Unsupported => "unsupported",
             Exclusion::Tier => "tier",
             Exclusion::SameMachine => "same_machine",
@@ -264,6 +267,6 @@ mod tests {
 
     #[test]
     fn an_entry_stays_small() {
-        assert_eq!(size_of::<Entry>(), 40);
+        assert_eq!(size_of::<Entry>(), 44);
     }
 }

@@ -4,16 +4,19 @@
 //! counts and utilisation can't be. For worker i and a request:
 //!
 //! ```text
-//! C    = net + wait + own + decode + external + failure + price
+//! C    = net + lora + wait + own + decode + external + failure + price
 //! u    = prompt − what it is believed to have in its cache (h), at least 16  see `reuse.rs`
 //! x    = u·(1 + (h + u/2)/40,000)             work without output tokens: x = u
 //! own  = a + b·x                              the prefill line of this kind of work
 //! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began;
-//!        at least until its memory has room   see `memory.rs`
+//!        at least until its memory has room   see `memory.rs`, and its card a slot for the adapter, see `lora.rs`
+//! lora = learned time of a load                if its adapter is not on the card
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = the round trip between the client's region and the worker's as written down, else the measured one, smoothed
-//! external = ½·(d·E[out] + ½·own)·streams     delay laid on the streams that run there, n of ours and those of others
+//! external = ½·((d·E[out] + ½·own)·streams + load)
+//!        delay laid on the streams that run there, n of ours and those of others; load: that of an adapter which its own
+//!        pushes off the card
 //! failure  = (1 − exp(−λ·D))·(D + loss)       D: the terms before; loss: what a failed request lost of late
 //! price    = p·(own + decode)/(1 + held)      p: what a second of the machine is worth in seconds; held: requests there
 //! ```
@@ -47,6 +50,7 @@
 //! router gains over counting requests. Prices cost constant time per worker: the sums over Q are kept, not recomputed.
 
 use super::ask::Work;
+use super::lora::Toll;
 use super::machine::Machine;
 use super::memory;
 use super::place::RegionId;
@@ -73,6 +77,8 @@ pub(super) struct Size {
     pub prompt: f64,
     /// Those of them that the worker is believed to have in its cache.
     pub cached: f64,
+    /// What it waits for there because of its adapter.
+    pub toll: Toll,
     /// Expected output tokens, `E[out]`.
     pub output: f64,
     /// What `prompt` was reckoned from.
@@ -88,6 +94,7 @@ impl Size {
             work,
             prompt: prompt.max(LEAST_PROMPT),
             cached: 0.0,
+            toll: Toll::default(),
             output,
             seen: Length::Tokens(prompt),
             from: None,
@@ -98,6 +105,11 @@ impl Size {
     pub(super) fn cached(self, tokens: f64) -> Self {
         let cached = tokens.clamp(0.0, self.prompt);
         Size { cached, ..self }
+    }
+
+    /// The same on a worker where it pays this toll.
+    pub(super) fn paying(self, toll: Toll) -> Self {
+        Size { toll, ..self }
     }
 
     /// The work of reading what is new of its prompt, x: in tokens with no context before them.
@@ -122,6 +134,8 @@ impl Size {
 pub struct Terms {
     /// To the worker and back.
     pub net: Seconds,
+    /// Until its adapter is on the card.
+    pub lora: Seconds,
     /// Until those sent before have their first byte.
     pub wait: Seconds,
     /// From then to its own first byte.
@@ -138,13 +152,14 @@ pub struct Terms {
 
 impl Terms {
     /// How many there are.
-    pub const PARTS: usize = 7;
+    pub const PARTS: usize = 8;
 
     /// All of them, with their names.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, Seconds); Self::PARTS] {
         [
             ("net", self.net),
+            ("lora", self.lora),
             ("wait", self.wait),
             ("own", self.own),
             ("decode", self.decode),
@@ -168,7 +183,7 @@ impl Terms {
     /// The expected seconds until the answer is complete, if nothing fails: what counts toward a client's deadline.
     #[must_use]
     pub fn answer(&self) -> Seconds {
-        self.net + self.wait + self.own + self.decode
+        self.net + self.lora + self.wait + self.own + self.decode
     }
 }
 
@@ -198,12 +213,15 @@ pub(super) fn price(
         + worker.foreign_ahead(foreign, size.work) * slowdown;
     let for_memory = memory::wait(worker, size, own, decode, foreign);
     let for_slot = worker.slot_wait(foreign, own, decode);
+    let for_adapter = (decode * 0.5 + own) * size.toll.turns;
+    let streams = f64::from(worker.decoding()) + foreign.running;
     let mut terms = Terms {
         net: told.unwrap_or_else(|| worker.net()),
-        wait: for_memory.max(for_slot).max(ahead),
+        lora: size.toll.load,
+        wait: for_memory.max(for_slot).max(for_adapter).max(ahead),
         own,
         decode,
-        external: slowed * (f64::from(worker.decoding()) + foreign.running) * EXTERNALITY,
+        external: (slowed * streams + size.toll.evicts) * EXTERNALITY,
         failure: Seconds::ZERO,
         price: Seconds::ZERO,
     };
@@ -220,10 +238,17 @@ mod tests {
     use super::*;
     use crate::units::WorkerId;
 
+    const NO_TOLL: Toll = Toll {
+        load: Seconds::ZERO,
+        turns: 0.0,
+        evicts: Seconds::ZERO,
+        clouds: false,
+    };
     const CHAT: Size = Size {
         work: Work::Generate,
         prompt: 600.0,
         cached: 0.0,
+        toll: NO_TOLL,
         output: 101.0,
         seen: Length::Tokens(600.0),
         from: None,
@@ -232,6 +257,7 @@ mod tests {
         work: Work::Embed,
         prompt: 2_000.0,
         cached: 0.0,
+        toll: NO_TOLL,
         output: 101.0,
         seen: Length::Tokens(2_000.0),
         from: None,

@@ -9,6 +9,7 @@
 //! take any slot it finds free without overtaking anybody.
 
 mod line;
+mod lora;
 
 use std::sync::Arc;
 

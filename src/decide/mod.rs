@@ -10,6 +10,7 @@
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like, `density`
 //!   how many tokens their text makes;
+//! - `lora` says which adapters are on a worker's card, and what a request of another waits for;
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
 //!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
@@ -37,6 +38,7 @@ mod fleet;
 mod hazard;
 mod health;
 mod line_fit;
+mod lora;
 mod machine;
 mod memory;
 mod outage;
@@ -67,6 +69,7 @@ pub use eject::{EjectCause, EjectRule, Ejections};
 pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;
 pub use line_fit::{Line, LineSums};
+pub use lora::{AdapterName, LoraNews, LoraTold, LoraView};
 pub use pick::Policy;
 pub use place::{Place, RegionId, Zones};
 pub use prefix_index::{Matches, PrefixIndex};

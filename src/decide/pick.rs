@@ -1,7 +1,7 @@
 //! Which candidate is taken, by policy.
 //!
 //! Of those whose price ties, the one that holds most of the prompt is taken: what it saves is surer than the last
-//! percent of an estimate, and sessions stay where they are. Other ties are broken at random: a fixed order would send
+//! percent of an estimate, and sessions stay where they are; then the one that has the adapter on its card. Other ties are broken at random: a fixed order would send
 //! everything to the first of several equal workers, and proxies that share a fleet would all agree on it.
 //!
 //! A price is a belief, and only a worker that is used can correct it. So least time gives the benefit of the doubt: a
@@ -18,7 +18,7 @@
 
 use super::cost::Terms;
 use crate::rng::Rng;
-use crate::units::WorkerId;
+use crate::units::{Seconds, WorkerId};
 
 /// Prices this close to the least are as good: estimates are no finer.
 const TIE: f64 = 1.02;
@@ -113,6 +113,11 @@ fn keep_cheapest(candidates: &mut Vec<Candidate>) {
         .map(|candidate| candidate.cached)
         .fold(0.0, f64::max);
     candidates.retain(|candidate| candidate.cached >= most);
+    let least = candidates
+        .iter()
+        .map(|candidate| candidate.terms.lora)
+        .fold(Seconds(f64::INFINITY), Seconds::min);
+    candidates.retain(|candidate| candidate.terms.lora <= least);
 }
 
 fn keep_most_owed(candidates: &mut Vec<Candidate>) {
@@ -140,7 +145,6 @@ fn keep_next(candidates: &mut Vec<Candidate>, last: Option<WorkerId>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Seconds;
 
     fn candidates(prices: &[f64]) -> Vec<Candidate> {
         let priced = |(id, own): (u32, &f64)| Candidate {
@@ -178,6 +182,20 @@ mod tests {
         assert_eq!(picked(Policy::LeastInflight, &prices), [2]);
         assert_eq!(picked(Policy::Random, &prices), [0, 1, 2]);
         assert!(picked(Policy::LeastTime, &[]).is_empty());
+    }
+
+    #[test]
+    fn of_equals_the_one_with_the_adapter_is_taken_unless_another_has_the_prompt() {
+        let mut pair = candidates(&[10.0, 10.1]);
+        pair[0].terms.lora = Seconds(0.1);
+        let pick = |pair: &[Candidate]| {
+            let mut rng = Rng::seeded(3);
+            let picked = Policy::LeastTime.pick(&mut pair.to_vec(), None, &mut rng);
+            picked.unwrap().worker.0
+        };
+        assert_eq!(pick(&pair), 1);
+        pair[0].cached = 512.0;
+        assert_eq!(pick(&pair), 0);
     }
 
     /// Whether a worker that is idle and four times as slow is preferred to one with three requests waiting.

@@ -29,6 +29,8 @@ pub enum Ending {
     Busy,
     /// The worker answered that it does not know this path.
     Unsupported,
+    /// The worker could not load the adapter, and never got the request.
+    Unloadable,
     /// One of the worker's timers fired.
     Timeout,
     /// In a way that no other worker can mend.
@@ -46,6 +48,7 @@ impl Ending {
             Ending::ServerError => "5xx",
             Ending::Busy => "busy",
             Ending::Unsupported => "unsupported",
+            Ending::Unloadable => "lora",
             Ending::Timeout => "timeout",
             Ending::Hopeless => "hopeless",
         }
@@ -76,7 +79,7 @@ impl Permit {
     fn covers(self, ending: Ending) -> bool {
         match ending {
             Ending::Answer | Ending::Hopeless => false,
-            Ending::Refused => true,
+            Ending::Refused | Ending::Unloadable => true,
             Ending::Busy => self != Permit::Unseen,
             Ending::Reset | Ending::ServerError | Ending::Unsupported | Ending::Timeout => {
                 self == Permit::Everything
@@ -123,7 +126,7 @@ impl RetryRules {
             Ending::Reset => self.reset,
             Ending::ServerError => self.server_error,
             Ending::Busy => self.busy,
-            Ending::Unsupported => true,
+            Ending::Unsupported | Ending::Unloadable => true,
             Ending::Timeout => self.timeout,
         }
     }
@@ -230,7 +233,7 @@ impl Tally {
         if !self.permit.covers(ending) || !self.rules.cover(ending) {
             return false;
         }
-        if ending == Ending::Refused {
+        if matches!(ending, Ending::Refused | Ending::Unloadable) {
             return true;
         }
         if self.repeats >= self.rules.extra || !self.affords(ending, live, budget) {
@@ -257,13 +260,14 @@ impl Tally {
 mod tests {
     use super::*;
 
-    const ENDINGS: [Ending; 8] = [
+    const ENDINGS: [Ending; 9] = [
         Ending::Answer,
         Ending::Refused,
         Ending::Reset,
         Ending::ServerError,
         Ending::Busy,
         Ending::Unsupported,
+        Ending::Unloadable,
         Ending::Timeout,
         Ending::Hopeless,
     ];
@@ -297,13 +301,13 @@ mod tests {
         let spent = RetryBudget { repeats: 3 };
         let all = RetryRules::all(2);
         for (permit, rules, budget, expected) in [
-            // Answer, Refused, Reset, ServerError, Busy, Unsupported, Timeout, Hopeless
-            (Permit::Everything, all, &free, "DEEEEEEF"),
-            (Permit::Unbegun, all, &free, "DEFDEDFF"),
-            (Permit::Unseen, all, &free, "DEFDDDFF"),
-            (Permit::Everything, RetryRules::all(0), &free, "DEFDDDFF"),
-            (Permit::Everything, none, &free, "DFFDDEFF"),
-            (Permit::Everything, all, &spent, "DEEDEEFF"),
+            // Answer, Refused, Reset, ServerError, Busy, Unsupported, Unloadable, Timeout, Hopeless
+            (Permit::Everything, all, &free, "DEEEEEEEF"),
+            (Permit::Unbegun, all, &free, "DEFDEDEFF"),
+            (Permit::Unseen, all, &free, "DEFDDDEFF"),
+            (Permit::Everything, RetryRules::all(0), &free, "DEFDDDEFF"),
+            (Permit::Everything, none, &free, "DFFDDEEFF"),
+            (Permit::Everything, all, &spent, "DEEDEEEFF"),
         ] {
             let found = verdicts(permit, rules, budget);
             assert_eq!(found, expected, "{permit:?} {rules:?} {budget:?}");

@@ -6,6 +6,7 @@ use super::ask::Work;
 use super::eject::Ejections;
 use super::health::State;
 use super::line_fit::Line;
+use super::lora::LoraView;
 use super::room;
 use super::roster::Roster;
 use super::told_load::Said;
@@ -55,6 +56,8 @@ pub struct WorkerView {
     pub decode: Learned,
     /// What its engine said of its load, if it does.
     pub said: Option<Said>,
+    /// Its LoRA adapters, if it has any.
+    pub lora: Option<LoraView>,
     /// The smoothed round trip.
     pub round_trip: Seconds,
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
@@ -122,6 +125,7 @@ impl WorkerView {
                 samples: speeds.decode_samples(),
             },
             said: worker.said(now),
+            lora: worker.loras.view(),
             round_trip: worker.net(),
             rate: roster.rate(worker),
             weight: roster.weight(worker, now),

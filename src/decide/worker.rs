@@ -6,6 +6,7 @@
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
 mod foreign;
+mod learning;
 mod life;
 mod measured;
 
@@ -16,11 +17,11 @@ use super::calibration::Calibration;
 use super::condition::Condition;
 use super::decode_meter::DecodeMeter;
 use super::eject::EjectCause;
-use super::line_fit::Sample;
+use super::lora::Loras;
 use super::machine::{Machine, Mark, Span};
 use super::memory::Memory;
 use super::reuse::Belief;
-use super::speed::{Speeds, Whole};
+use super::speed::Speeds;
 use super::told_load::ToldLoad;
 use super::traffic::believable;
 use crate::units::{Seconds, WorkerId};
@@ -41,6 +42,8 @@ pub(super) struct Worker {
     load: ToldLoad,
     /// What it had shown of its speed when its engine last told its load.
     settled: Option<Speeds>,
+    /// Its adapters.
+    pub(super) loras: Loras,
     condition: Condition,
     speeds: Speeds,
     round_trip: Option<Seconds>,
@@ -73,6 +76,7 @@ impl Worker {
             memory: Memory::default(),
             load: ToldLoad::default(),
             settled: None,
+            loras: Loras::new(spec.lora_slots),
             spec,
         }
     }
@@ -162,6 +166,7 @@ impl Worker {
             model: order.model,
             size: order.size,
             belief: Belief::default(),
+            lora: self.loras.lend(order.model, order.size.toll),
             max_tokens: order.max_tokens,
             streamed: order.streamed,
             is_test: order.is_test,
@@ -175,8 +180,8 @@ impl Worker {
             number: order.number,
             work: order.size.work,
             reading: order.size.reading(),
-            timed: (order.streamed || order.size.work == Work::Embed)
-                .then(|| order.size.cached(0.0).reading()),
+            timed: order.timed(),
+            load: order.size.toll.load,
             sent: now,
         });
         if order.size.work == Work::Generate {
@@ -222,6 +227,7 @@ impl Worker {
             taught: booking.decodes() && booking.tells_of_speed(line, prefill),
         };
         booking.first_byte = Some(first_byte);
+        self.learn_load(booking, first_byte, machine);
         if first_byte.taught {
             self.learn_prefill(Work::Generate, booking.size.reading(), first_byte, machine);
         }
@@ -302,72 +308,18 @@ impl Worker {
     /// Ends what is over of its condition.
     pub(super) fn tick(&mut self, now: Seconds) {
         self.condition.tick(now);
+        self.loras.expire(now);
     }
 
     fn is_current(&self, booking: &Booking) -> bool {
         booking.generation == self.generation
     }
 
-    /// A prompt of this many tokens was read.
-    fn learn_prefill(
-        &mut self,
-        work: Work,
-        prompt: f64,
-        first_byte: FirstByte,
-        machine: &mut Machine,
-    ) {
-        let sample = first_byte.sample(prompt);
-        let took = machine.alone(Span {
-            took: sample.took,
-            expected: self.speeds.prefill(work).at(prompt),
-            samples: self.speeds.prefill_samples(work),
-            company: first_byte.company,
-        });
-        self.speeds.learn_prefill(work, Sample { took, ..sample });
-    }
-
-    /// What a whole answer shows that its first byte did not.
-    fn learn(
-        &mut self,
-        booking: &Booking,
-        prompt: f64,
-        output: Option<f64>,
-        machine: &mut Machine,
-    ) {
-        let Some(first_byte) = booking.first_byte else {
-            return;
-        };
-        match (booking.size.work, output) {
-            (Work::Embed, _) => self.learn_prefill(Work::Embed, prompt, first_byte, machine),
-            (Work::Generate, Some(output)) if !booking.streamed => {
-                let alone = machine.alone_share(first_byte.company);
-                let whole = Whole {
-                    took: first_byte.took,
-                    wait: booking.wait * alone,
-                    prompt,
-                    output,
-                    sharing: first_byte.sharing,
-                };
-                let took = machine.alone(Span {
-                    took: whole.took,
-                    expected: self.speeds.expected(&whole),
-                    samples: self.speeds.prefill_samples(Work::Generate),
-                    company: first_byte.company,
-                });
-                self.speeds.learn_whole(Whole { took, ..whole });
-                let decoding = self.speeds.decoding(output, first_byte.sharing) / alone;
-                let came = booking.sent + self.net() + first_byte.took;
-                self.backlog.turn(came - decoding);
-            }
-            (Work::Generate, _) if booking.streamed && !first_byte.taught => {
-                self.learn_prefill(Work::Generate, prompt, first_byte, machine);
-            }
-            (Work::Generate, _) => {}
-        }
-    }
-
     fn release(&mut self, booking: &Booking, outcome: Outcome, now: Seconds) {
         self.inflight = self.inflight.saturating_sub(1);
+        if let Some(borrowed) = &booking.lora {
+            self.loras.give_back(borrowed);
+        }
         let was_head = self.backlog.is_head(booking.number);
         let had_no_byte = self.backlog.remove(booking.number).is_some();
         if was_head && !matches!(outcome, Outcome::Unsent | Outcome::Refused) {
@@ -383,6 +335,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::super::cost::Size;
+    use super::super::line_fit::Sample;
     use super::*;
 
     fn worker() -> Worker {

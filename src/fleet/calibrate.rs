@@ -109,7 +109,9 @@ impl Calibrator {
         else {
             return lease.finish(Outcome::Unsent);
         };
-        let Some(trial) = Trial::new(plan, &model, work, prompt, rand::random()) else {
+        let catalogue = self.fleet.catalogue();
+        let name = catalogue.renamed(lease.worker(), &model).unwrap_or(&model);
+        let Some(trial) = Trial::new(plan, name, work, prompt, rand::random()) else {
             return lease.finish(Outcome::Unsent);
         };
         let began = self.clock.now();

@@ -1,13 +1,15 @@
 //! Which models there are, what each worker calls them, and how long a prompt everyone takes: a picture that requests
 //! read without the fleet's lock.
 //!
+//! A LoRA adapter is a model like any other here, with a note of what its engine calls it.
+//!
 //! Names come from two sides. What the operator typed is fixed; what workers report comes and goes. A new picture is
 //! drawn whenever a report changes something, under the lock under which the fleet learns it, so that the last picture
 //! is always that of the last report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::plan::Models;
+use crate::config::plan::{ModelAlias, Models};
 use crate::units::{ModelName, WorkerId};
 
 /// A model of a worker: what clients say and what the worker gets.
@@ -17,6 +19,28 @@ pub struct Alias {
     pub client: ModelName,
     /// What the worker gets.
     pub worker: ModelName,
+    /// What its engine calls the adapter, if it is one.
+    pub adapter: Option<ModelName>,
+}
+
+/// An adapter that a worker has or can be told to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Adapter {
+    /// What its engine calls it.
+    pub name: ModelName,
+    /// What a request for it says.
+    pub asked: ModelName,
+    /// Whether the operator named it.
+    pub typed: bool,
+}
+
+/// What a worker says that it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer<'a> {
+    /// All models that it lists.
+    pub listed: &'a [ModelName],
+    /// Which are adapters, and others that it can be told to load.
+    pub adapters: &'a [Adapter],
 }
 
 /// All models at one moment.
@@ -81,33 +105,54 @@ impl Catalogue {
     /// A worker's name for a model, where it differs from the client's.
     #[must_use]
     pub fn renamed(&self, worker: WorkerId, model: &ModelName) -> Option<&ModelName> {
+        let name = &self.alias(worker, model)?.worker;
+        Some(name).filter(|name| *name != model)
+    }
+
+    /// What a worker's engine calls a model that is an adapter there.
+    #[must_use]
+    pub fn adapter(&self, worker: WorkerId, model: &ModelName) -> Option<&ModelName> {
+        self.alias(worker, model)?.adapter.as_ref()
+    }
+
+    fn alias(&self, worker: WorkerId, model: &ModelName) -> Option<&Alias> {
         let aliases = self.of(worker);
-        let place = aliases
-            .binary_search_by(|alias| alias.client.cmp(model))
-            .ok()?;
-        Some(&aliases[place].worker).filter(|name| *name != model)
+        let place = aliases.binary_search_by(|alias| alias.client.cmp(model));
+        aliases.get(place.ok()?)
     }
 }
 
-/// What a worker serves: what was typed, and where that leaves it open, what it reports. `"*"` stands for its only
-/// model; of one that reports several, or none yet, it means nothing.
-pub(super) fn aliases(typed: &Models, reported: &[ModelName]) -> Vec<Alias> {
+/// What a worker serves, sorted by what clients say: what was typed, and where that leaves it open, what it reports.
+/// `"*"` stands for its only model that is no adapter; of one that reports several, or none yet, it means nothing.
+/// Adapters that the operator named are served beside.
+pub(super) fn aliases(typed: &Models, offer: Offer<'_>) -> Vec<Alias> {
+    let known = |name: &ModelName| offer.adapters.iter().find(|one| one.name == *name);
     let alias = |client: &ModelName, worker: &ModelName| Alias {
         client: client.clone(),
-        worker: worker.clone(),
+        worker: known(worker)
+            .map_or(worker, |adapter| &adapter.asked)
+            .clone(),
+        adapter: known(worker).map(|adapter| adapter.name.clone()),
     };
     let mut aliases: Vec<_> = match typed {
-        Models::Reported => reported.iter().map(|name| alias(name, name)).collect(),
-        Models::Named(named) => named
-            .iter()
-            .filter_map(|named| match (&named.worker, reported) {
-                (Some(worker), _) | (None, [worker]) => Some(alias(&named.client, worker)),
-                (None, _) => None,
-            })
-            .collect(),
+        Models::Reported => offer.listed.iter().map(|name| alias(name, name)).collect(),
+        Models::Named(named) => {
+            let mut bases = offer.listed.iter().filter(|name| known(name).is_none());
+            let only = bases.next().filter(|_| bases.next().is_none());
+            let model = |named: &ModelAlias| {
+                let worker = named.worker.as_ref().or(only)?;
+                Some(alias(&named.client, worker))
+            };
+            named.iter().filter_map(model).collect()
+        }
     };
-    aliases.sort();
-    aliases
+    let beside = offer.adapters.iter().filter(|adapter| adapter.typed);
+    aliases.extend(beside.map(|adapter| alias(&adapter.name, &adapter.name)));
+    let by_name: BTreeMap<_, _> = aliases
+        .into_iter()
+        .map(|alias| (alias.client.clone(), alias))
+        .collect();
+    by_name.into_values().collect()
 }
 
 /// Whether a worker must be asked what it serves.
@@ -121,15 +166,18 @@ pub(super) fn is_open(typed: &Models) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::plan::ModelAlias;
 
     fn names(names: &[&str]) -> Vec<ModelName> {
         names.iter().map(|name| ModelName::new(name)).collect()
     }
 
     fn shown(typed: &Models, reported: &[&str]) -> Vec<String> {
-        let aliases = aliases(typed, &names(reported));
-        aliases
+        let listed = names(reported);
+        let offer = Offer {
+            listed: &listed,
+            adapters: &[],
+        };
+        aliases(typed, offer)
             .iter()
             .map(|alias| format!("{}={}", alias.client, alias.worker))
             .collect()
@@ -158,9 +206,14 @@ mod tests {
     #[test]
     fn a_picture_merges_workers_and_knows_more_than_it_serves() {
         let both = typed(&[("chat", Some("big")), ("same", Some("same"))]);
+        let listed = names(&["same", "a"]);
+        let offer = |listed| Offer {
+            listed,
+            adapters: &[],
+        };
         let workers = vec![
-            aliases(&both, &[]),
-            aliases(&Models::Reported, &names(&["same", "a"])),
+            aliases(&both, offer(&[])),
+            aliases(&Models::Reported, offer(&listed)),
         ];
         let (typed, seen) = (names(&["chat", "same", "later"]), names(&["gone"]));
         let catalogue = Catalogue::new(workers, typed.into_iter(), seen.into_iter(), 9.0);
@@ -172,5 +225,36 @@ mod tests {
         assert_eq!(renamed(0, "same"), None);
         assert_eq!(renamed(1, "chat"), None);
         assert_eq!(renamed(7, "chat"), None);
+    }
+
+    #[test]
+    fn adapters_are_models_beside_the_base_and_never_the_only_one() {
+        let adapter = |name: &str, typed| Adapter {
+            name: ModelName::new(name),
+            asked: ModelName::new(&format!("big:{name}")),
+            typed,
+        };
+        let adapters = [adapter("sql", false), adapter("tax", true)];
+        let shown = |typed: &Models| -> Vec<String> {
+            let listed = names(&["big", "sql"]);
+            let offer = Offer {
+                listed: &listed,
+                adapters: &adapters,
+            };
+            let aliases = aliases(typed, offer).into_iter();
+            let show = |alias: Alias| {
+                let mark = if alias.adapter.is_some() { "+" } else { "" };
+                format!("{}={}{mark}", alias.client, alias.worker)
+            };
+            aliases.map(show).collect()
+        };
+        assert_eq!(
+            shown(&Models::Reported),
+            ["big=big", "sql=big:sql+", "tax=big:tax+"]
+        );
+        assert_eq!(
+            shown(&typed(&[("chat", None), ("query", Some("sql"))])),
+            ["chat=big", "query=big:sql+", "tax=big:tax+"]
+        );
     }
 }

@@ -4,184 +4,19 @@
 //! model that a worker stops listing is no longer sent there; its name stays known for a week, so that a client is told
 //! to come back (503) and not that it is mistaken (404).
 
+mod adapters;
+mod inquirer;
+
 use std::sync::Arc;
 
-use http::header::HOST;
-use http::{HeaderMap, Method};
-use tokio::time::timeout;
-
-use super::catalogue::{self, Catalogue};
-use super::dialect::detect::{Detection, TELLTALES};
-use super::dialect::report;
-use super::{Core, Fleet, dialect, trial};
+use super::catalogue::{self, Catalogue, Offer};
+use super::{Core, Fleet, trial};
 use crate::clock;
-use crate::config::plan::{Engine, Models, Origin, TestPlan, WorkerPlan};
+use crate::config::plan::{Engine, LoraPlan, Models, TestPlan, WorkerPlan};
 use crate::decide::{State, Told, Zones};
-use crate::units::{Bytes, ModelName, Seconds, WorkerId};
-use crate::upstream::{Loss, Question, Reply, Upstream};
-
-/// A list of models is read this far.
-const MOST_READ: Bytes = Bytes(1 << 20);
-
-/// What is said of one that is longer, or broke off.
-const UNREAD: &str = "more than 1MiB, or cut";
-
-/// Asks one worker about itself, each time over a connection of its own and within the probe's timeout.
-pub(super) struct Inquirer {
-    upstream: Arc<Upstream>,
-    headers: HeaderMap,
-    limit: Seconds,
-}
-
-/// Why a question has no answer.
-pub(super) enum Silence {
-    /// Nothing came in time.
-    TimedOut(Seconds),
-    /// The connection failed.
-    Lost(Loss),
-}
-
-impl std::fmt::Display for Silence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Silence::TimedOut(limit) => write!(f, "no answer within probe.timeout = {limit}"),
-            Silence::Lost(loss) => loss.fmt(f),
-        }
-    }
-}
-
-impl Inquirer {
-    pub(super) fn new(plan: &WorkerPlan, upstream: Arc<Upstream>) -> Self {
-        Inquirer {
-            headers: headers(plan, upstream.origin()),
-            upstream,
-            limit: plan.probe.timeout,
-        }
-    }
-
-    /// The same with no more time than this for each question.
-    pub(super) fn within(self, limit: Seconds) -> Self {
-        let limit = self.limit.min(limit);
-        Inquirer { limit, ..self }
-    }
-
-    /// One question.
-    pub(super) async fn ask(&self, method: Method, path: &str) -> Result<Reply, Silence> {
-        self.ask_at_length(method, path, MOST_READ).await
-    }
-
-    /// One question whose answer is read this far.
-    pub(super) async fn ask_at_length(
-        &self,
-        method: Method,
-        path: &str,
-        most: Bytes,
-    ) -> Result<Reply, Silence> {
-        let question = Question {
-            method,
-            path,
-            headers: &self.headers,
-            most,
-        };
-        self.in_time(self.upstream.ask(&question, self.limit)).await
-    }
-
-    /// A bare connect: how long it took.
-    pub(super) async fn knock(&self) -> Result<Seconds, Silence> {
-        self.in_time(self.upstream.knock(self.limit)).await
-    }
-
-    async fn in_time<T>(
-        &self,
-        asking: impl Future<Output = Result<T, Loss>>,
-    ) -> Result<T, Silence> {
-        match timeout(self.limit.to_duration(), asking).await {
-            Err(_) | Ok(Err(Loss::ConnectTimeout { .. })) => Err(Silence::TimedOut(self.limit)),
-            Ok(Err(loss)) => Err(Silence::Lost(loss)),
-            Ok(Ok(answer)) => Ok(answer),
-        }
-    }
-
-    /// What it is, or why that is not known yet.
-    ///
-    /// # Errors
-    /// When no question has an answer, as the last had none: a request would have none either.
-    pub(super) async fn engine(&self) -> Result<Result<Engine, String>, Silence> {
-        let mut detection = Detection::default();
-        let mut speaks = false;
-        let mut silent = Silence::TimedOut(self.limit);
-        for path in TELLTALES {
-            match self.ask(Method::GET, path).await {
-                Ok(reply) => {
-                    speaks = true;
-                    let Some(body) = reply.body else {
-                        detection.unheard(format!("{path}: {UNREAD}"));
-                        continue;
-                    };
-                    if let Some(engine) = detection.heard(path, reply.status.as_u16(), &body) {
-                        return Ok(Ok(engine));
-                    }
-                }
-                // It accepts connections and speaks something else.
-                Err(Silence::Lost(Loss::Malformed(_))) => speaks = true,
-                Err(silence) => {
-                    detection.unheard(format!("{path}: {silence}"));
-                    silent = silence;
-                }
-            }
-        }
-        if speaks {
-            Ok(detection.conclude())
-        } else {
-            Err(silent)
-        }
-    }
-
-    /// What it serves; `None` when its engine can't be asked.
-    ///
-    /// # Errors
-    /// Why it does not say.
-    pub(super) async fn models(&self, engine: Engine) -> Result<Option<Vec<ModelName>>, String> {
-        let Some((method, path)) = report::models_question(engine) else {
-            return Ok(None);
-        };
-        let told = |why: String| format!("what it serves is not known: {path}: {why}");
-        let reply = self.ask(method, path).await;
-        let reply = reply.map_err(|silence| told(silence.to_string()))?;
-        dialect::verdict(engine, reply.status).map_err(told)?;
-        let body = reply.body.ok_or_else(|| told(UNREAD.to_owned()))?;
-        report::models(engine, &body).map(Some).map_err(told)
-    }
-
-    /// What bounds its work, as far as it says.
-    ///
-    /// # Errors
-    /// When a question has no answer.
-    pub(super) async fn bounds(&self, engine: Engine) -> Result<Told, Silence> {
-        let mut told = Told::default();
-        for path in report::bounds_questions(engine) {
-            let reply = self.ask(Method::GET, path).await?;
-            if let Some(body) = reply.body
-                && reply.status.is_success()
-            {
-                told = told.and(report::bounds(engine, path, &body));
-            }
-        }
-        Ok(told)
-    }
-}
-
-/// What every request of our own to a worker carries, at its own place or another.
-pub(super) fn headers(plan: &WorkerPlan, at: &Origin) -> HeaderMap {
-    let mut headers: HeaderMap = plan.headers.iter().cloned().collect();
-    if let Ok(host) = at.authority.parse() {
-        headers.insert(HOST, host);
-    }
-    if let Some((name, value)) = plan.key.as_ref().and_then(dialect::authorization) {
-        headers.insert(name, value);
-    }
-    headers
-}
+use crate::units::{ModelName, WorkerId};
+use adapters::Listing;
+pub(super) use inquirer::{Inquirer, Silence, headers};
 
 /// What is known of a worker beside its load.
 #[derive(Debug)]
@@ -190,6 +25,8 @@ pub(super) struct Profile {
     name: Arc<str>,
     /// What it serves, as typed.
     typed: Models,
+    /// Its adapters, as typed.
+    lora: LoraPlan,
     /// Whether the operator says how much it is given at a time.
     cap_is_typed: bool,
     /// What the configuration says of test requests.
@@ -199,7 +36,7 @@ pub(super) struct Profile {
     /// Why that is not known yet.
     puzzle: Option<String>,
     /// What it lists.
-    models: Vec<ModelName>,
+    listing: Listing,
     /// Whether it has said so, or can't be asked.
     has_told: bool,
     /// Those of its models that are in its memory, where it says so.
@@ -212,11 +49,12 @@ impl Profile {
         Profile {
             name: plan.name.clone(),
             typed: plan.models.clone(),
+            lora: plan.lora.clone(),
             cap_is_typed: plan.max_inflight.is_some(),
             test: plan.test.clone(),
             engine: plan.engine,
             puzzle: None,
-            models: Vec::new(),
+            listing: Listing::default(),
             has_told: false,
             resident: None,
         }
@@ -332,16 +170,23 @@ impl Fleet {
     }
 
     /// A worker lists these models and no others. Returns whether that is news.
-    pub(super) fn listed(self: &Arc<Self>, worker: WorkerId, models: Vec<ModelName>) -> bool {
-        self.remembered.lock().report(&models, clock::wall());
+    pub(super) fn listed(self: &Arc<Self>, worker: WorkerId, listing: Listing) -> bool {
+        if let Some(loader) = self.loaders.get(worker.index()) {
+            loader.listed(&listing.adapters);
+        }
         self.change(|core, _now| {
             let Some(profile) = core.profiles.get_mut(worker.index()) else {
                 return false;
             };
             profile.has_told = true;
-            let is_news = profile.models != models;
+            // What the operator left out is nobody's name.
+            if catalogue::is_open(&profile.typed) {
+                let mut remembered = self.remembered.lock();
+                remembered.report(&listing.models, clock::wall());
+            }
+            let is_news = profile.listing != listing;
             if is_news {
-                profile.models = models;
+                profile.listing = listing;
                 self.draw(core);
             }
             is_news
@@ -356,7 +201,7 @@ impl Fleet {
         }
         self.change(|core, _now| {
             for profile in &mut core.profiles {
-                profile.models.retain(|name| !stale.contains(name));
+                profile.listing.models.retain(|name| !stale.contains(name));
             }
             self.draw(core);
             let catalogue = self.catalogue();
@@ -372,14 +217,22 @@ impl Fleet {
             state, profiles, ..
         } = core;
         let serve = |(id, profile): (u32, &Profile)| {
-            let aliases = catalogue::aliases(&profile.typed, &profile.models);
+            let offer = Offer {
+                listed: &profile.listing.models,
+                adapters: &profile.adapters(),
+            };
+            let aliases = catalogue::aliases(&profile.typed, offer);
             let clients: Vec<_> = aliases.iter().map(|alias| alias.client.clone()).collect();
             state.serves(WorkerId(id), &clients);
+            state.adapts(WorkerId(id), &adapters::of(&aliases));
             aliases
         };
         let workers = (0..).zip(profiles.iter()).map(serve).collect();
         let typed = profiles.iter().flat_map(|profile| profile.typed.named());
-        let typed = typed.map(|alias| alias.client.clone());
+        let adapters = profiles.iter().flat_map(|profile| &profile.lora.adapters);
+        let typed = typed
+            .map(|alias| alias.client.clone())
+            .chain(adapters.map(|adapter| adapter.name.clone()));
         let remembered: Vec<_> = self.remembered.lock().names().cloned().collect();
         let room = state.least_room();
         let catalogue = Catalogue::new(workers, typed, remembered.into_iter(), room);

@@ -13,9 +13,11 @@ mod dialect;
 mod discover;
 mod lease;
 mod load_reports;
+mod loader;
 mod place;
 mod probe;
 mod remembered;
+mod rules;
 mod saved;
 mod scrape;
 mod trial;
@@ -33,6 +35,7 @@ pub use catalogue::{Alias, Catalogue};
 pub use dialect::authorization;
 pub use dialect::orca::{FORMAT, REPORT, TEXT};
 pub use lease::Lease;
+pub use loader::NotLoaded;
 pub use probe::watch;
 pub use saved::keep_speeds;
 pub use scrape::Scraper;
@@ -41,14 +44,14 @@ use calibrate::Booked;
 
 use discover::Profile;
 use load_reports::Courtesy;
+use loader::Loader;
 use remembered::Remembered;
 
 use crate::clock::{self, Clock};
 use crate::config::Plan;
-use crate::config::plan::{QueuePlan, WorkerPlan};
 use crate::decide::{
-    AllDown, Ask, Choice, FleetState, Grant, LineFull, LineRules, MOST_CLASSES, NoChoice, Rules,
-    Shortlist, State, StateChange, Test, Ticket, WorkerSpec, WorkerView,
+    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Shortlist, State, StateChange, Test,
+    Ticket, WorkerView,
 };
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -67,6 +70,7 @@ pub struct Fleet {
     clock: Clock,
     core: Mutex<Core>,
     pulses: Vec<Pulse>,
+    loaders: Vec<Loader>,
     catalogue: ArcSwap<Catalogue>,
     /// Locked for a moment, also while the core is, and never the other way round.
     remembered: Mutex<Remembered>,
@@ -96,16 +100,8 @@ impl Fleet {
     /// A fleet in which nothing has happened yet. `seed` decides ties.
     #[must_use]
     pub fn new(plan: &Plan, clock: Clock, seed: u64) -> Arc<Self> {
-        let rules = Rules {
-            policy: plan.routing.policy,
-            all_down: plan.routing.all_down,
-            horizon: plan.routing.horizon,
-            sample_above: plan.routing.sample_above as usize,
-            line: line_rules(plan),
-            reserved: reserved(&plan.queue),
-        };
-        let specs = plan.workers.iter().map(|worker| spec(plan, worker));
-        let state = FleetState::new(specs.collect(), rules);
+        let specs = plan.workers.iter().map(|worker| rules::spec(plan, worker));
+        let state = FleetState::new(specs.collect(), rules::rules(plan));
         let core = Core {
             state,
             profiles: plan.workers.iter().map(Profile::typed).collect(),
@@ -117,6 +113,7 @@ impl Fleet {
             clock,
             core: Mutex::new(core),
             pulses,
+            loaders: plan.workers.iter().map(Loader::of).collect(),
             catalogue: ArcSwap::default(),
             remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
             saving: Mutex::default(),
@@ -352,44 +349,5 @@ fn report(change: &StateChange) {
         }
         Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),
         None => tracing::info!(worker, from, to, "worker changed state"),
-    }
-}
-
-fn line_rules(plan: &Plan) -> LineRules {
-    LineRules {
-        entries: plan.queue.entries as usize,
-        bytes: plan.queue.bytes.0,
-        age_up: plan.queue.age_up,
-        holds: plan.queue.wait_no_worker > Seconds::ZERO && plan.routing.all_down == AllDown::Queue,
-    }
-}
-
-/// What each class leaves free for those above it.
-fn reserved(queue: &QueuePlan) -> [f64; MOST_CLASSES] {
-    let mut above = 0.0;
-    let mut reserved = [0.0; MOST_CLASSES];
-    for (own, class) in reserved.iter_mut().zip(&queue.classes) {
-        *own = above;
-        above += class.reserve;
-    }
-    reserved
-}
-
-fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
-    WorkerSpec {
-        name: worker.name.clone(),
-        models: Vec::new(),
-        cap: worker.inflight_untold(),
-        speed: worker.speed,
-        rise: worker.probe.rise,
-        fall: worker.probe.fall,
-        machine: worker.machine.clone(),
-        eject: worker.eject,
-        tests: trial::tests(&worker.test, worker.engine),
-        longest_prompt: worker.max_prompt_tokens,
-        place: place::place(plan, worker),
-        tier: worker.tier,
-        optional: worker.optional,
-        price: place::price(plan, worker),
     }
 }

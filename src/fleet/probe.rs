@@ -202,21 +202,25 @@ impl Watch {
         life.is_ok_and(|life| life.status.is_success())
     }
 
-    /// Asks what it serves, where the configuration leaves that open.
+    /// Asks what it serves, where the configuration leaves that open, and which of its models are adapters, as far as
+    /// it says.
     async fn list(&self, engine: Engine) -> Result<(), String> {
-        if !catalogue::is_open(&self.plan.models) {
+        let is_open = catalogue::is_open(&self.plan.models);
+        if !is_open && !engine.loads_adapters() {
             return Ok(());
         }
-        // One that can't be asked lists nothing.
-        let models = self.inquirer.models(engine).await?.unwrap_or_default();
-        let count = models.len();
-        if self.fleet.listed(self.id, models) {
+        let listing = match self.inquirer.models(engine).await {
+            Err(_) if !is_open => return Ok(()),
+            listing => listing?,
+        };
+        let count = listing.bases().count();
+        if self.fleet.listed(self.id, listing) {
             tracing::info!(
                 worker = &*self.plan.name,
                 count,
                 "lists other models than before"
             );
-            if count != 1 && self.plan.models != Models::Reported {
+            if count != 1 && is_open && self.plan.models != Models::Reported {
                 tracing::warn!(
                     worker = &*self.plan.name,
                     count,
@@ -235,9 +239,12 @@ impl Watch {
     /// Asks a worker that is up what bounds its work; what it said last holds while it is silent.
     async fn ask_bounds(&self) {
         if let Some(engine) = self.fleet.engine(self.id)
-            && let Ok(told) = self.inquirer.bounds(engine).await
+            && let Ok((told, of_adapters)) = self.inquirer.bounds(engine).await
         {
             self.fleet.told(self.id, told);
+            if let Some(told) = of_adapters {
+                self.fleet.lora_told(self.id, &told);
+            }
         }
     }
 

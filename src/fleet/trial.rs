@@ -87,15 +87,14 @@ fn path_of(body: &str) -> Option<&'static str> {
 }
 
 impl Trial {
-    /// A request of this kind and length for a model of a worker's; `seed` makes it like no other.
+    /// A request of this kind and length for a model, by the worker's own name; `seed` makes it like no other.
     pub(super) fn new(
         plan: &WorkerPlan,
-        model: &ModelName,
+        name: &ModelName,
         work: Work,
         prompt: f64,
         seed: u64,
     ) -> Option<Trial> {
-        let name = own_name(plan, model);
         match &plan.test {
             TestPlan::File { body, .. } => Trial::given(body, name),
             TestPlan::Auto | TestPlan::Off => Some(Trial::made_up(name, work, prompt, seed)),
@@ -137,15 +136,6 @@ impl Trial {
             body: body.into(),
         })
     }
-}
-
-/// The worker's own name for a model.
-fn own_name<'a>(plan: &'a WorkerPlan, model: &'a ModelName) -> &'a ModelName {
-    let mut aliases = plan.models.named().iter();
-    let alias = aliases.find(|alias| alias.client == *model);
-    alias
-        .and_then(|alias| alias.worker.as_ref())
-        .unwrap_or(model)
 }
 
 fn quoted(name: &ModelName) -> String {

@@ -49,6 +49,8 @@ pub(super) enum Failure {
     Loss(Loss),
     /// A timer fired.
     TimedOut(Fault),
+    /// The adapter that it asks for could not be loaded, in words; it was not sent.
+    Unloaded(String),
 }
 
 impl From<Loss> for Failure {
@@ -67,9 +69,10 @@ impl From<Loss> for Failure {
 impl Failure {
     /// What the client is told when this was the last of so many attempts.
     pub(super) fn told(self, worker: &str, attempts: u32) -> Fault {
-        let loss = match self {
+        let cause = match self {
             Failure::Unsendable(fault) | Failure::TimedOut(fault) => return fault,
-            Failure::Loss(loss) => loss,
+            Failure::Loss(loss) => loss.to_string(),
+            Failure::Unloaded(why) => why,
         };
         let times = if attempts == 1 {
             "the only attempt failed".to_owned()
@@ -78,7 +81,7 @@ impl Failure {
         };
         Fault::new(
             Kind::WorkerFailed,
-            format!("{times}; the last cause at {worker}: {loss}"),
+            format!("{times}; the last cause at {worker}: {cause}"),
         )
     }
 }
@@ -98,6 +101,11 @@ impl Forward {
             Ok(begin) => {
                 if begin.judged.ending == Ending::Unsupported {
                     self.fleet.unsupported(worker, errand.ask);
+                }
+                if begin.head.status == StatusCode::NOT_FOUND
+                    && let Some(model) = &errand.facts.model
+                {
+                    self.fleet.has_lost(worker, model);
                 }
                 Ok(Begun::new(begin, lease, errand.dialect()))
             }
@@ -135,10 +143,12 @@ impl Forward {
         let draft = Draft::new(errand, worker_plan, name, &id).map_err(Failure::Unsendable)?;
         let draft = draft.wanting(report);
         let now = self.clock.now();
-        exchange.upstream_sent(now);
         let wanted = errand.facts.streamed;
         let started = exchange.started();
         let mut deadlines = Deadlines::new(&timeouts, wanted, now, started, errand.deadline);
+        let at = (worker_plan, pool);
+        self.ready_adapter(worker, at, errand, &deadlines).await?;
+        exchange.upstream_sent(self.clock.now());
         let draft = || draft.request();
         let mut resend = Resend::allowed(tally.may_resend());
         let sent = {
@@ -184,7 +194,7 @@ impl Forward {
     }
 
     /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet.
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         deadlines: &Deadlines,
         begun: Option<Seconds>,

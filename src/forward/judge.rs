@@ -8,6 +8,7 @@
 //! | 404, 405, 501 on a built-in path | `unsupported` | lives, does not know the path | yes |
 //! | other 5xx, but for 501 | `5xx` | failed | yes |
 //! | other statuses | `ok` | lives | – |
+//! | the adapter was not loaded | `lora` | was not sent it | yes |
 //! | no connection | `refused`, `connect_timeout` | was not reached | yes |
 //! | lost | `reset` | lost it, as one does that dies | yes |
 //! | no HTTP | `malformed` | failed | yes |
@@ -78,6 +79,7 @@ pub(super) fn failure(failure: &Failure) -> Judgement {
             judged(fault.kind.label(), Outcome::Gone, Ending::Hopeless)
         }
         Failure::TimedOut(fault) => judged(fault.kind.label(), Outcome::Failed, Ending::Timeout),
+        Failure::Unloaded(_) => judged("lora", Outcome::Unsent, Ending::Unloadable),
         Failure::Unsendable(fault) => judged(fault.kind.label(), Outcome::Unsent, Ending::Hopeless),
     }
 }

@@ -13,6 +13,7 @@
 //! Who can't be given a place elsewhere waits in line for one. When that fails, or all is used up, the client gets the
 //! last worker's real answer if there was one (`tries`), and an error of ours otherwise.
 
+mod adapter;
 mod attempt;
 mod deadlines;
 mod flow;

@@ -195,13 +195,13 @@ pub const TABLE: &[Row] = &[
         name: "forebay_attempts_total",
         kind: Kind::Counter,
         labels: &["worker", "outcome"],
-        help: "Sends to a worker, by how they ended: ok, busy, unsupported, 5xx, refused, connect_timeout, reset, malformed, the reason of a timer, client_gone.",
+        help: "Sends to a worker, by how they ended: ok, busy, unsupported, 5xx, refused, connect_timeout, reset, malformed, lora (the adapter could not be loaded), the reason of a timer, client_gone.",
     },
     Row {
         name: "forebay_retries_total",
         kind: Kind::Counter,
         labels: &["cause"],
-        help: "Requests sent to another worker, by what had gone wrong: refused, reset, 5xx, busy, unsupported, timeout.",
+        help: "Requests sent to another worker, by what had gone wrong: refused, reset, 5xx, busy, unsupported, lora, timeout.",
     },
     Row {
         name: "forebay_tests_total",

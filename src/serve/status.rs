@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::admin::{Decode, FleetView, Prefill, ToldRow, WorkerRow};
+use crate::admin::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
 use crate::config::plan::{Origin, Protocol, QueuePlan, WorkerPlan};
-use crate::decide::{Learned, Said, WorkerView};
+use crate::decide::{Learned, LoraView, Said, WorkerView};
 use crate::line::App;
 use crate::units::{ModelName, Seconds};
 
@@ -81,6 +81,7 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         ejections: view.ejections,
         engine: None,
         models: Vec::new(),
+        lora: view.lora.as_ref().map(lora),
         inflight: view.inflight,
         max_inflight: view.cap,
         max_prompt_tokens: view.longest_prompt,
@@ -112,6 +113,17 @@ fn told(said: Said) -> ToldRow {
 
 fn names(models: Vec<ModelName>) -> Vec<String> {
     models.iter().map(ModelName::to_string).collect()
+}
+
+fn lora(view: &LoraView) -> Lora {
+    let named = |adapters: &[ModelName]| adapters.iter().map(ModelName::to_string).collect();
+    Lora {
+        slots: view.slots,
+        loaded: named(&view.loaded),
+        waiting: named(&view.waiting),
+        refused: named(&view.refused),
+        load_s: (view.loads > 0).then_some(view.load.0),
+    }
 }
 
 fn line(learned: Learned) -> Option<(f64, f64)> {

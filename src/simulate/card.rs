@@ -8,6 +8,8 @@
 //! token  = step + step_per_stream·batch                 for each of the answers in the batch
 //! ```
 //!
+//! A LoRA adapter that is not in one of the card's slots takes the time of a load, as if it were part of the prompt.
+//!
 //! A prompt costs more the longer its context, because attention looks back at all of it; a classifier's prompts are too
 //! short for that to matter. While both go on, reading runs at 75 % and decoding at 50 % of its speed.
 
@@ -34,27 +36,48 @@ pub struct Card {
     pub slots: u32,
     /// Blocks of KV memory.
     pub blocks: u32,
+    /// The most LoRA adapters that it holds.
+    pub lora_slots: u32,
+    /// What bringing another one takes.
+    pub lora_load: Seconds,
 }
 
 /// Every card that a fleet file may name.
 pub const CARDS: [(&str, Card); 7] = [
-    ("H100", card(30_000.0, (0.008, 0.000_10), 128, 940)),
-    ("A100", card(15_000.0, (0.012, 0.000_15), 128, 940)),
-    ("RTX4090", card(9_000.0, (0.014, 0.000_25), 48, 220)),
-    ("RTX3090", card(5_000.0, (0.016, 0.000_35), 48, 220)),
-    ("L4", card(3_000.0, (0.035, 0.000_60), 32, 220)),
-    ("T4", card(1_500.0, (0.045, 0.001_00), 24, 160)),
-    ("RTX2070S", card(2_000.0, (0.024, 0.001_00), 16, 64)),
+    (
+        "H100",
+        card(30_000.0, (0.008, 0.000_10), (128, 940), (16, 0.3)),
+    ),
+    (
+        "A100",
+        card(15_000.0, (0.012, 0.000_15), (128, 940), (16, 0.4)),
+    ),
+    (
+        "RTX4090",
+        card(9_000.0, (0.014, 0.000_25), (48, 220), (8, 0.4)),
+    ),
+    (
+        "RTX3090",
+        card(5_000.0, (0.016, 0.000_35), (48, 220), (8, 0.6)),
+    ),
+    ("L4", card(3_000.0, (0.035, 0.000_60), (32, 220), (8, 0.6))),
+    ("T4", card(1_500.0, (0.045, 0.001_00), (24, 160), (4, 1.0))),
+    (
+        "RTX2070S",
+        card(2_000.0, (0.024, 0.001_00), (16, 64), (4, 1.0)),
+    ),
 ];
 
-const fn card(prefill: f64, step: (f64, f64), slots: u32, blocks: u32) -> Card {
+const fn card(prefill: f64, step: (f64, f64), room: (u32, u32), lora: (u32, f64)) -> Card {
     Card {
         prefill,
         fixed: Seconds(0.005),
         step: Seconds(step.0),
         step_per_stream: Seconds(step.1),
-        slots,
-        blocks,
+        slots: room.0,
+        blocks: room.1,
+        lora_slots: lora.0,
+        lora_load: Seconds(lora.1),
     }
 }
 

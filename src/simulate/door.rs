@@ -9,7 +9,7 @@ use super::card::BLOCK;
 use super::engine::Job;
 use super::fleet::{Fleet, Member};
 use super::request::Request;
-use crate::decide::{Ask, Claim, Outcome, Tests, Told, Work, WorkerSpec};
+use crate::decide::{AdapterName, Ask, Claim, Outcome, Tests, Told, Work, WorkerSpec};
 use crate::facts::Prefix;
 use crate::units::{Length, ModelName, WorkerId};
 
@@ -21,13 +21,17 @@ const RISE: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Door {
     model: ModelName,
+    /// The adapters that are asked for, by their numbers.
+    adapters: Vec<ModelName>,
     /// Sizes of KV memory in blocks, each with the workers that have at least that.
     fitting: Vec<(f64, Arc<[WorkerId]>)>,
 }
 
 impl Door {
-    /// The door of this fleet.
-    pub(super) fn of(fleet: &Fleet) -> Self {
+    /// The door of this fleet, for these requests.
+    pub(super) fn of(fleet: &Fleet, load: &[Request]) -> Self {
+        let adapters = load.iter().filter_map(|request| request.adapter).max();
+        let adapters = 0..adapters.map_or(0, |last| last + 1);
         let mut sizes: Vec<u32> = fleet.members.iter().map(|one| one.card.blocks).collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -38,6 +42,9 @@ impl Door {
         });
         Door {
             model: ModelName::new("model"),
+            adapters: adapters
+                .map(|number| ModelName::new(&format!("adapter-{number}")))
+                .collect(),
             fitting: fitting.collect(),
         }
     }
@@ -52,7 +59,7 @@ impl Door {
     /// The request as the proxy sees it. Its prompt is counted and not estimated: a trace has no text.
     pub(super) fn ask(&self, request: &Request) -> Ask {
         Ask {
-            model: Some(self.model.clone()),
+            model: Some(self.model_of(request).clone()),
             only: self.fitting(request).cloned(),
             zones: None,
             from: None,
@@ -74,6 +81,28 @@ impl Door {
         }
     }
 
+    /// The adapter that a name stands for.
+    pub(super) fn adapter(&self, model: &ModelName) -> Option<u32> {
+        let number = self.adapters.iter().position(|adapter| adapter == model)?;
+        u32::try_from(number).ok()
+    }
+
+    /// All adapters, which engines call as clients do.
+    pub(super) fn adapters(&self) -> Vec<AdapterName> {
+        let adapter = |name: &ModelName| AdapterName {
+            client: name.clone(),
+            engine: name.clone(),
+        };
+        self.adapters.iter().map(adapter).collect()
+    }
+
+    fn model_of(&self, request: &Request) -> &ModelName {
+        let adapter = request
+            .adapter
+            .and_then(|number| self.adapters.get(number as usize));
+        adapter.unwrap_or(&self.model)
+    }
+
     /// What a complete answer tells.
     pub(super) fn answered(job: &Job) -> Outcome {
         Outcome::Answered {
@@ -86,12 +115,17 @@ impl Door {
     /// A worker as the proxy's configuration has it; tests are for those who learn from them.
     pub(super) fn spec(&self, member: &Member, tests: Tests) -> WorkerSpec {
         WorkerSpec {
-            models: vec![self.model.clone()],
+            models: [&self.model]
+                .into_iter()
+                .chain(&self.adapters)
+                .cloned()
+                .collect(),
             tier: member.tier,
             price: member.price,
             rise: RISE,
             fall: FALL,
             tests,
+            lora_slots: Some(member.card.lora_slots),
             ..WorkerSpec::new(&member.name, member.max_inflight)
         }
     }

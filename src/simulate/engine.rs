@@ -4,6 +4,10 @@
 //! memory for all it will have grown to; until then those behind it wait too, as in vLLM. An answer's first token comes
 //! when its prompt was read. From then on it is one of the batch, in which every answer gets a token each step.
 //!
+//! A request for a LoRA adapter needs a slot for that on the card, too. While all of these are taken by answers in the
+//! batch, requests for further adapters wait, and those behind them pass, as in vLLM. Reading begins with the load of an
+//! adapter that is not on the card.
+//!
 //! Between two events all speeds are constant, so time jumps from one to the next and nothing is stepped. Every running
 //! answer gains tokens at the same rate: one counter serves all of them, and an answer is done when the counter has grown
 //! by its length. That is also what makes an engine cheap to copy: the oracle looks ahead by running a copy.
@@ -13,6 +17,7 @@
 use std::collections::VecDeque;
 
 use super::card::Card;
+use super::slots::Slots;
 use crate::decide::Work;
 use crate::units::Seconds;
 
@@ -36,6 +41,8 @@ pub struct Job {
     pub output: f64,
     /// Blocks of KV memory until it is done.
     pub blocks: f64,
+    /// The LoRA adapter that it needs.
+    pub adapter: Option<u32>,
 }
 
 /// Something happened in an engine.
@@ -72,6 +79,7 @@ pub struct Engine {
     /// Tokens that all of them have.
     emitted: f64,
     blocks: f64,
+    adapters: Slots,
 }
 
 impl Engine {
@@ -88,6 +96,7 @@ impl Engine {
             gained: 0.0,
             emitted: 0.0,
             blocks: 0.0,
+            adapters: Slots::default(),
         }
     }
 
@@ -101,6 +110,25 @@ impl Engine {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether an adapter is on its card.
+    #[must_use]
+    pub fn has_adapter(&self, adapter: u32) -> bool {
+        self.adapters.has(adapter)
+    }
+
+    /// Whether there is a slot for one more.
+    #[must_use]
+    pub fn has_free_slot(&self) -> bool {
+        self.adapters.len() < self.card.lora_slots as usize
+    }
+
+    /// Whether a request for an adapter waits.
+    #[must_use]
+    pub fn waits_for(&self, adapter: u32) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|job| job.adapter == Some(adapter))
     }
 
     /// The share of its KV memory that is taken.
@@ -146,18 +174,57 @@ impl Engine {
         }
         let fits = |job: &Job| self.blocks + job.blocks <= f64::from(self.card.blocks);
         let alone = self.streams.is_empty();
-        let begins = self.waiting.front().is_some_and(|job| alone || fits(job));
-        self.waiting.front_mut().filter(|_| begins)
+        let place = self.next_place()?;
+        let begins = self
+            .waiting
+            .get(place)
+            .is_some_and(|job| alone || fits(job));
+        self.waiting.get_mut(place).filter(|_| begins)
+    }
+
+    /// The place in line of the first whose adapter has a slot or can have one.
+    fn next_place(&self) -> Option<usize> {
+        self.waiting
+            .iter()
+            .position(|job| job.adapter.is_none_or(|adapter| self.has_slot_for(adapter)))
+    }
+
+    fn has_slot_for(&self, adapter: u32) -> bool {
+        let mut used: Vec<u32> = self
+            .streams
+            .iter()
+            .filter_map(|stream| stream.job.adapter)
+            .collect();
+        used.sort_unstable();
+        used.dedup();
+        used.contains(&adapter) || used.len() < self.card.lora_slots as usize
     }
 
     /// Begins with it.
     pub fn begin(&mut self) {
-        if let Some(job) = self.waiting.pop_front() {
+        let next = self.next_place();
+        if let Some(job) = next.and_then(|place| self.waiting.remove(place)) {
             let fresh = (job.prompt - job.cached).max(1.0);
-            let seconds = self.card.reads(job.work, fresh, job.cached);
+            let mut seconds = self.card.reads(job.work, fresh, job.cached);
+            if self.is_brought(&job) {
+                seconds += self.card.lora_load;
+            }
             self.reading = Some((job, seconds.0));
             self.blocks += job.blocks;
         }
+    }
+
+    /// Whether this job's adapter has to be brought onto the card; it is there then.
+    fn is_brought(&mut self, job: &Job) -> bool {
+        let streams = &self.streams;
+        let in_use = |other| {
+            streams
+                .iter()
+                .any(|stream| stream.job.adapter == Some(other))
+        };
+        let most = self.card.lora_slots;
+        job.adapter
+            .is_some_and(|adapter| self.adapters.bring(adapter, most, in_use))
     }
 
     /// When something happens next, if nothing comes before.
@@ -213,6 +280,7 @@ impl Engine {
         let lost = self.waiting.drain(..).chain(reading).chain(streams);
         let lost = lost.collect();
         self.blocks = 0.0;
+        self.adapters.clear();
         lost
     }
 
@@ -285,6 +353,8 @@ mod tests {
         step_per_stream: Seconds(0.001),
         slots: 2,
         blocks: 10,
+        lora_slots: 1,
+        lora_load: Seconds(0.5),
     };
 
     fn job(attempt: usize, work: Work, prompt: f64, output: f64) -> Job {
@@ -295,6 +365,7 @@ mod tests {
             cached: 0.0,
             output,
             blocks: 4.0,
+            adapter: None,
         }
     }
 
@@ -424,6 +495,39 @@ mod tests {
             [(100.0, 0, true), (101.0, 1, true)],
             "one token is always read"
         );
+    }
+
+    #[test]
+    fn an_adapter_is_brought_once_and_others_wait_for_its_slot_or_pass() {
+        let mut engine = Engine::idle(CARD);
+        let with = |attempt, adapter, output| Job {
+            adapter,
+            blocks: 1.0,
+            ..job(attempt, Work::Generate, 1.0, output)
+        };
+        engine.push(with(0, Some(7), 101.0), Seconds::ZERO);
+        engine.push(with(1, Some(8), 1.0), Seconds::ZERO);
+        engine.push(with(2, None, 1.0), Seconds::ZERO);
+        engine.push(with(3, Some(7), 1.0), Seconds::ZERO);
+        let begun: Vec<usize> = run(&mut engine)
+            .into_iter()
+            .filter(|seen| !seen.2)
+            .map(|seen| seen.1)
+            .collect();
+        assert_eq!(begun, [0, 2, 3, 1]);
+        assert!(engine.has_adapter(8) && !engine.has_adapter(7) && !engine.has_free_slot());
+        let took = |engine: &mut Engine, adapter| {
+            let before = engine.now;
+            engine.push(with(4, Some(adapter), 1.0), before);
+            run(engine);
+            ((engine.now - before).0 * 1e3).round()
+        };
+        assert_eq!(
+            [8, 9].map(|adapter| took(&mut engine, adapter)),
+            [1.0, 501.0]
+        );
+        engine.crash(Seconds(99.0));
+        assert!(engine.has_free_slot());
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod request;
 mod rivals;
 mod rule;
 mod score;
+mod slots;
 mod station;
 mod world;
 
@@ -54,7 +55,7 @@ pub fn simulate(fleet: &Fleet, load: &[Request], rule: &str, seed: u64) -> Optio
 /// Those requests of a load that fit into the memory of at least one machine.
 #[must_use]
 pub fn fitting(fleet: &Fleet, load: Vec<Request>) -> Vec<Request> {
-    let door = Door::of(fleet);
+    let door = Door::of(fleet, &load);
     let mut load = load;
     load.retain(|request| door.fitting(request).is_some());
     load

@@ -21,6 +21,8 @@ pub struct Request {
     pub blocks: Arc<[u64]>,
     /// Requests of one session begin alike; a share of a load is taken by sessions.
     pub session: u64,
+    /// The LoRA adapter that it asks for, by its number; none asks for the model that all workers serve.
+    pub adapter: Option<u32>,
 }
 
 /// What became of a request.

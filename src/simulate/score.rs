@@ -115,6 +115,7 @@ mod tests {
             output: 10.0,
             blocks: std::sync::Arc::default(),
             session: 0,
+            adapter: None,
         };
         let answered = |number: u32| End::Answered {
             first_token: Seconds(f64::from(number) / 10.0),

@@ -63,6 +63,7 @@ impl Station {
             cached: self.cached(request),
             output: request.output,
             blocks: request.memory(),
+            adapter: request.adapter,
         }
     }
 

@@ -93,7 +93,7 @@ impl<'a> World<'a> {
         chooser: Chooser,
         seed: u64,
     ) -> Self {
-        let door = Door::of(fleet);
+        let door = Door::of(fleet, requests);
         let (policy, rival) = match chooser {
             Chooser::Policy(policy) => (policy, None),
             // Only for whom the line lets in when everybody was full.
@@ -108,6 +108,7 @@ impl<'a> World<'a> {
         let mut state = FleetState::new(specs.collect(), policy);
         for (id, member) in (0..).zip(&fleet.members) {
             state.told(WorkerId(id), Door::told(member, fleet.cache));
+            state.adapts(WorkerId(id), &door.adapters());
         }
         let case = |_: &Request| Case {
             tally: Tally::new(Permit::Everything, RetryRules::all(EXTRA)),

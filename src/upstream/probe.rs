@@ -19,6 +19,8 @@ pub struct Question<'a> {
     pub path: &'a str,
     /// With these fields.
     pub headers: &'a HeaderMap,
+    /// With this body.
+    pub body: Bytes,
     /// An answer is read this far.
     pub most: ByteCount,
 }
@@ -71,7 +73,7 @@ pub(super) async fn knock(worker: &Connector, connect: Seconds) -> Result<Second
 }
 
 fn request(origin: &Origin, question: &Question<'_>) -> Result<UpstreamRequest, Loss> {
-    let mut request = http::Request::new(Full::new(Bytes::new()));
+    let mut request = http::Request::new(Full::new(question.body.clone()));
     let refused = |error: http::Error| Loss::Refused(error.to_string());
     let target = PathAndQuery::try_from(question.path).map_err(|error| refused(error.into()))?;
     *request.method_mut() = question.method.clone();

@@ -15,6 +15,7 @@ mod counters;
 mod distance;
 mod evidence;
 mod line;
+mod lora;
 mod machine;
 mod neighbours;
 mod optional;

@@ -8,6 +8,7 @@ mod headers;
 mod limits;
 mod listen;
 mod log;
+mod lora;
 mod machine;
 mod models;
 mod name;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{eject, headers, machine, models, origin, probe, tags, test_request, timeouts};
+use super::{eject, headers, lora, machine, models, origin, probe, tags, test_request, timeouts};
 use crate::config::plan::{Engine, Models, ProbePlan, WorkerPlan};
 use crate::config::typed::Section;
 use crate::decide::EjectRule;
@@ -37,6 +37,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
     let machine = given("machine").and_then(|value| machine::of_worker(&value, &fleet.machines));
     let engine: Option<Engine> = given("engine").and_then(|value| value.choice());
     let models = given("models").map_or(Some(Models::Reported), |value| models::models(&value));
+    let lora = lora::lora(&section.section("lora"), engine, models.as_ref());
     let max_inflight = given("max_inflight").and_then(|value| value.count());
     let max_prompt_tokens = given("max_prompt_tokens").and_then(|value| value.count());
     let speed = given("speed").and_then(|value| value.number());
@@ -60,6 +61,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
         machine,
         engine,
         models: models?,
+        lora: lora?,
         max_inflight,
         max_prompt_tokens,
         speed,

@@ -1,7 +1,9 @@
 //! A worker of the plan as JSON.
 
 use super::{HIDDEN, list, object, or_null, secret, show_overrides, text};
-use crate::config::plan::{ModelAlias, Models, Origin, ProbePlan, TestPlan, WorkerPlan};
+use crate::config::plan::{
+    AdapterPlan, LoraPlan, ModelAlias, Models, Origin, ProbePlan, TestPlan, WorkerPlan,
+};
 use crate::config::words::Choice;
 use crate::decide::EjectRule;
 
@@ -12,6 +14,7 @@ pub(super) fn show_worker(worker: &WorkerPlan) -> String {
         machine,
         engine,
         models,
+        lora,
         max_inflight,
         max_prompt_tokens,
         speed,
@@ -36,6 +39,7 @@ pub(super) fn show_worker(worker: &WorkerPlan) -> String {
         ("machine", or_null(machine.as_ref().map(text))),
         ("engine", or_null(engine.map(|engine| text(engine.word())))),
         ("models", show_models(models)),
+        ("lora", show_lora(lora)),
         (
             "max_inflight",
             or_null(max_inflight.map(|most| most.to_string())),
@@ -81,6 +85,24 @@ fn show_model(alias: &ModelAlias) -> (&str, String) {
     let ModelAlias { client, worker } = alias;
     let worker = worker.as_ref().map_or("*", |name| name.as_str());
     (client.as_str(), text(worker))
+}
+
+fn show_lora(lora: &LoraPlan) -> String {
+    let LoraPlan {
+        slots,
+        load,
+        adapters,
+    } = lora;
+    let show = |AdapterPlan { name, path }: &AdapterPlan| (name.to_string(), text(path));
+    let adapters: Vec<_> = adapters.iter().map(show).collect();
+    let adapters = adapters
+        .iter()
+        .map(|(name, path)| (name.as_str(), path.clone()));
+    object(&[
+        ("slots", or_null(slots.map(|most| most.to_string()))),
+        ("load", load.to_string()),
+        ("adapters", object(&adapters.collect::<Vec<_>>())),
+    ])
 }
 
 fn show_probe(probe: &ProbePlan) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 
-use super::{Origin, Secret, TimeoutOverrides};
+use super::{LoraPlan, Origin, Secret, TimeoutOverrides};
 use crate::decide::EjectRule;
 use crate::units::{ModelName, Seconds};
 
@@ -25,6 +25,8 @@ pub struct WorkerPlan {
     pub engine: Option<Engine>,
     /// What it serves.
     pub models: Models,
+    /// Its LoRA adapters.
+    pub lora: LoraPlan,
     /// The most requests it is given at a time, at least 1; `None` is as many as its engine reports slots.
     pub max_inflight: Option<u32>,
     /// The longest prompt that it is given, in tokens, at least 1; `None` is as long as its engine takes.
@@ -87,6 +89,12 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// Whether it can be told to load and unload LoRA adapters while it runs.
+    #[must_use]
+    pub const fn loads_adapters(self) -> bool {
+        matches!(self, Engine::Vllm | Engine::Sglang)
+    }
+
     /// Where liveness is asked unless the operator says otherwise; `None` is a bare TCP connect.
     #[must_use]
     pub const fn liveness_path(self) -> Option<&'static str> {

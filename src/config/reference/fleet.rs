@@ -3,9 +3,9 @@
 //! This file is long because it is a table, and one part of a file reads best in one piece.
 
 use super::kinds::{
-    ACCESS, ALL_DOWN, COST, DAY, ENGINES, HEADERS, LEVELS, MACHINE, MACHINE_NAME, METRICS_URL,
-    MILLISECOND, MODELS, MONEY, NAME, POLICIES, PROBE_PATH, REGION, REPEATS, RETRY_ON, ROUTE_PATH,
-    RUN, TAGS, TEST, URL, WATTS, WORKERS, ZONES,
+    ACCESS, ADAPTERS, ALL_DOWN, COST, DAY, ENGINES, HEADERS, LEVELS, MACHINE, MACHINE_NAME,
+    METRICS_URL, MILLISECOND, MODELS, MONEY, NAME, POLICIES, PROBE_PATH, REGION, REPEATS, RETRY_ON,
+    ROUTE_PATH, RUN, TAGS, TEST, URL, WATTS, WORKERS, ZONES,
 };
 use super::{Kind, Row, Unset};
 use crate::units::Seconds;
@@ -294,6 +294,43 @@ pub(super) const FLEET: &[Row] = &[
         purpose: "The models it serves. A list keeps names, a table renames; \"*\" in a table is the only one that it reports.",
         example: "models = { good = \"Qwen/Qwen2.5-7B-Instruct-AWQ\", any = \"*\" }",
         see: &["worker.engine"],
+    },
+    Row {
+        key: "worker.lora",
+        kind: Kind::Section,
+        unset: Unset::Means("the adapters that the worker lists, and none is loaded"),
+        purpose: "LoRA adapters: models that the worker serves on top of its base. Those that vLLM and SGLang list are found by themselves. A request goes where its adapter is on the card, unless the time of a load elsewhere is less than that of the wait there.",
+        example: "lora = { slots = 4, load = true, adapters = { sql = \"/srv/lora/sql\" } }",
+        see: &["worker.models"],
+    },
+    Row {
+        key: "worker.lora.slots",
+        kind: Kind::Count {
+            least: 1,
+            most: 1_024,
+        },
+        unset: Unset::Means(
+            "as many as the engine tells, else nothing is believed to be pushed out",
+        ),
+        purpose: "How many adapters the worker's card holds at a time: vLLM's --max-loras, SGLang's --max-loras-per-batch.",
+        example: "lora = { slots = 4 }",
+        see: &["worker.lora"],
+    },
+    Row {
+        key: "worker.lora.load",
+        kind: Kind::Flag,
+        unset: Unset::Is("false"),
+        purpose: "Whether an adapter that the worker does not list is loaded when a client asks for it, and an idle one unloaded when the engine says that it is full. vLLM wants VLLM_ALLOW_RUNTIME_LORA_UPDATING=True for that. One that can't be loaded is left alone for a while, which concerns no other.",
+        example: "lora = { load = true, adapters = { sql = \"/srv/lora/sql\" } }",
+        see: &["worker.lora.adapters"],
+    },
+    Row {
+        key: "worker.lora.adapters",
+        kind: ADAPTERS,
+        unset: Unset::Means("none but those that the worker lists"),
+        purpose: "Adapters by the names that clients say, and where the engine finds them. They count beside models.",
+        example: "lora = { load = true, adapters = { sql = \"/srv/lora/sql\", legal = \"org/legal-lora\" } }",
+        see: &["worker.lora.load"],
     },
     Row {
         key: "worker.max_inflight",

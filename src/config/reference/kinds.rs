@@ -41,6 +41,10 @@ pub(super) const MODELS: Kind = Kind::Free {
     syntax: "[NAME, …] | { CLIENT_NAME = WORKER_NAME, … }",
     allowed: "a list of names, or a table: left what clients say, right what the worker gets, or \"*\" for the only one that it serves",
 };
+pub(super) const ADAPTERS: Kind = Kind::Free {
+    syntax: "{ NAME = PATH, … }",
+    allowed: "a table: left the name of an adapter, right where its engine finds it, as a path on the worker's machine",
+};
 pub(super) const WORKERS: Kind = Kind::Free {
     syntax: "[NAME, …]",
     allowed: "names of [[worker]] tables, at least one, none twice",

@@ -64,13 +64,14 @@ impl Roster {
     }
 
     /// Prices everybody but those who were not sampled.
-    pub(super) fn price(&mut self, size: Size, now: Seconds) {
+    pub(super) fn price(&mut self, row: usize, size: Size, now: Seconds) {
         let loss = self.traffic.loss();
         let mut considered = std::mem::take(&mut self.considered);
         for one in &mut considered {
             if one.fate != Fate::Excluded(Exclusion::NotSampled) {
                 let worker = &self.workers[one.worker.index()];
-                let size = size.cached(self.reuse.cached(one.worker));
+                let cached = self.reuse.cached(one.worker);
+                let size = size.cached(cached).paying(worker.loras.toll(row));
                 one.terms = cost::price(worker, self.machine(worker), size, loss, now);
                 one.cached = size.cached;
             }

@@ -18,7 +18,8 @@ pub(super) struct Fit<'a> {
     tried: &'a [WorkerId],
     /// The room that it needs.
     need: Need,
-    /// The best rank there is among those who were not tried and have the room; only who has it is asked.
+    /// The best rank there is among those who were not tried, have the room and can load the adapter; only who has it is
+    /// asked.
     best: Option<Rank>,
     /// When all of these are on hold, the end of the hold that ends first.
     first: Option<Seconds>,
@@ -57,6 +58,7 @@ impl Roster {
         let able = || {
             self.serving(ask, row)
                 .filter(|worker| !tried.contains(&worker.id()) && !need.exceeds(worker))
+                .filter(|worker| !worker.loras.refuses(row))
         };
         let admitted = able().filter(|worker| self.rules.all_down.admits(worker));
         let best = admitted.map(|worker| self.rank(worker, ask, row)).min();
@@ -158,6 +160,9 @@ impl Fit<'_> {
         }
         if self.need.exceeds(worker) {
             return Some(Exclusion::TooLong);
+        }
+        if worker.loras.refuses(self.row) {
+            return Some(Exclusion::Unloadable);
         }
         let rank = self.roster.rank(worker, self.ask, self.row);
         match self.best {

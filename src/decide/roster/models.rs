@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use super::super::calibration::Asked;
 use super::super::density::Density;
+use super::super::lora::AdapterName;
 use super::super::traffic::Outputs;
 use super::Roster;
 use crate::units::{ModelName, WorkerId};
@@ -85,6 +86,18 @@ impl Roster {
             if let Some(row) = self.know(name) {
                 self.models[row].gain(worker);
             }
+        }
+    }
+
+    /// These of a worker's models are adapters and no others; to be told after what it serves.
+    pub(in super::super) fn adapts(&mut self, worker: WorkerId, adapters: &[AdapterName]) {
+        let row = |name: &ModelName| self.rows.get(&Some(name.clone())).copied();
+        let listed: Vec<_> = adapters
+            .iter()
+            .filter_map(|adapter| Some((row(&adapter.client)?, adapter.engine.clone())))
+            .collect();
+        if let Some(worker) = self.worker_mut(worker) {
+            worker.loras.are(&listed);
         }
     }
 

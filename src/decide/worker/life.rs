@@ -39,6 +39,7 @@ impl Worker {
         self.backlog.clear();
         self.meter = DecodeMeter::default();
         self.memory = Memory::default();
+        self.loras.lost();
         self.load = ToldLoad::default();
         self.settled = None;
     }

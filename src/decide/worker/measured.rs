@@ -58,6 +58,7 @@ impl Worker {
         let (queued, generating) = (self.backlog.len(), self.backlog.generating());
         let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
         self.memory.check(sharing)?;
+        self.loras.check(held)?;
         // Slots that an engine tells may become fewer than the requests that run.
         let within = (held <= cap || self.told.slots.is_some())
             && queued + streams <= held

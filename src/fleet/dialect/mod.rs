@@ -1,11 +1,12 @@
-//! What engines answer: to liveness probes, to the question what they are (`detect`), what they serve (`report`), and how
-//! much they have to do (`load`, `orca`).
+//! What engines answer: to liveness probes, to the question what they are (`detect`), what they serve (`report`), LoRA
+//! adapters among it (`lora`), and how much they have to do (`load`, `orca`).
 //!
 //! All of it is pure; `probe.rs`, `discover.rs` and `scrape.rs` ask. Sources: the HTTP references of vLLM, SGLang, llama.cpp, Ollama,
 //! TGI, TEI, Triton (KServe v2) and OpenAI.
 
 pub mod detect;
 pub mod load;
+pub mod lora;
 pub mod orca;
 pub mod report;
 mod samples;

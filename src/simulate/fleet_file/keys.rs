@@ -20,7 +20,7 @@ pub(super) struct Key {
 const HOUR: f64 = 3_600.0;
 
 /// Every key.
-pub(super) const KEYS: [Key; 29] = [
+pub(super) const KEYS: [Key; 31] = [
     number(
         "",
         "rate",
@@ -104,6 +104,14 @@ pub(super) const KEYS: [Key; 29] = [
         "blocks of 512 tokens, from 1 to 10000000",
         "blocks = 220",
     ),
+    count(
+        "worker",
+        "lora_slots",
+        1_024.0,
+        "a whole number from 1 to 1024",
+        "lora_slots = 8",
+    ),
+    span("worker", "lora_load", (0.0, HOUR), "lora_load = \"400ms\""),
     Key {
         whole: true,
         ..number(

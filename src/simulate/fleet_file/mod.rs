@@ -15,7 +15,7 @@
 //!
 //! [[worker]]
 //! name = "h100"
-//! card = "H100"                  # prefill, step, … change single figures of it
+//! card = "H100"                  # prefill, step, lora_slots, lora_load, … change single figures of it
 //! tier = 0                       # a higher one is asked when nobody of a lower one is up
 //! price = 0.05                   # what a second of it is worth in seconds: routing.cost times the machine's price
 //! count = 2                      # h100-1 and h100-2, dealt over the regions unless `region` names one
@@ -204,6 +204,7 @@ fn card(table: &Table<'_>) -> Option<Card> {
     let (prefill, fixed) = (table.number("prefill"), table.duration("fixed"));
     let (step, beside) = (table.duration("step"), table.duration("step_per_stream"));
     let (slots, blocks) = (table.number("slots"), table.number("blocks"));
+    let (lora_slots, lora_load) = (table.number("lora_slots"), table.duration("lora_load"));
     let card = named?;
     Some(Card {
         prefill: prefill.unwrap_or(card.prefill),
@@ -212,6 +213,8 @@ fn card(table: &Table<'_>) -> Option<Card> {
         step_per_stream: beside.unwrap_or(card.step_per_stream),
         slots: slots.map_or(card.slots, to_count),
         blocks: blocks.map_or(card.blocks, to_count),
+        lora_slots: lora_slots.map_or(card.lora_slots, to_count),
+        lora_load: lora_load.unwrap_or(card.lora_load),
     })
 }
 

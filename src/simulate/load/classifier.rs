@@ -33,6 +33,7 @@ pub fn classifier(rate: f64, requests: usize, seed: u64) -> Vec<Request> {
             output: 0.0,
             blocks: Arc::default(),
             session,
+            adapter: None,
         }
     };
     (0..requests as u64).map(&mut request).collect()

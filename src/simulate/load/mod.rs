@@ -1,5 +1,6 @@
 //! What the simulated clients ask for: drawn from distributions, or read from traces of what real ones asked.
 
+mod adapters;
 mod chance;
 mod classifier;
 mod rate;
@@ -7,6 +8,7 @@ mod stamp;
 mod tools;
 mod trace;
 
+pub use adapters::adapters;
 pub(super) use chance::mixed;
 pub use classifier::classifier;
 pub use rate::at_rate;

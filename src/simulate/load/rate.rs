@@ -115,6 +115,7 @@ mod tests {
             output: 1.0,
             blocks: [0, 1 + u64::from(number % 5), 100 + u64::from(number)].into(),
             session: 0,
+            adapter: None,
         };
         (0..10).map(request).collect()
     }

@@ -77,6 +77,7 @@ fn session(load: &mut Vec<Request>, session: u64, (at, agents): (f64, &[f64]), r
             output,
             blocks: blocks(agent as u64, session, (shared, own)).into(),
             session,
+            adapter: None,
         });
         at += output * READING + exponential(THINKING, rng);
         left -= 1.0;

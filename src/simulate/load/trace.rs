@@ -140,6 +140,7 @@ fn mooncake(row: &str) -> Result<Option<Request>, String> {
         output: tokens(row.output_length)?.max(1.0),
         blocks: row.hash_ids.into(),
         session: 0,
+        adapter: None,
     }))
 }
 
@@ -159,6 +160,7 @@ fn azure(row: &str) -> Result<Option<Request>, String> {
         output: count("GeneratedTokens")?.max(1.0),
         blocks: Arc::default(),
         session: 0,
+        adapter: None,
     }))
 }
 
@@ -190,6 +192,7 @@ fn logged(row: &str) -> Result<Option<Request>, String> {
         output: tokens(output)?,
         blocks: row.prefix.iter().map(|hash| named(hash)).collect(),
         session: 0,
+        adapter: None,
     }))
 }
 

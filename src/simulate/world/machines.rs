@@ -145,6 +145,7 @@ impl World<'_> {
                 cached: 0.0,
                 output,
                 blocks: ((test.prompt + output) / BLOCK).ceil(),
+                adapter: self.door.adapter(&test.model),
             };
             self.dispatch(None, test.choice, job);
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::load::{classifier, tools};
+use super::super::load::{adapters, classifier, tools};
 use super::super::rivals::Oracle;
 use super::super::{RULES, Score, fleet_file, rule};
 use super::*;
@@ -58,6 +58,22 @@ fn sent(fleet: &Fleet, load: &[Request], rule: &str) -> Vec<(u32, f64)> {
 }
 
 #[test]
+fn adapters_stay_together_while_that_is_cheaper() {
+    let fleet = fleet(PAIR);
+    let load = adapters(3.0, 600, 1);
+    let mean = |rule| mean(&load, &run(&fleet, &load, rule, 1));
+    let ours = mean("least_time");
+    assert!(ours < mean("oracle") * 1.2, "{ours}");
+    assert!(ours < mean("llm_d_like"), "{ours}");
+    assert!(ours < mean("least_inflight") * 0.8, "{ours}");
+    // Negative control: a card that holds one adapter at a time is worse off than one that holds all.
+    let scarce = PAIR.replace("\nname", "\nlora_slots = 1\nname");
+    let scarce = super::super::fleet_file::parse(&scarce, Path::new("fleet.toml")).unwrap();
+    let ends = run(&scarce, &load, "least_time", 1);
+    assert!(Score::of("", load.iter().zip(&ends)).e2e_mean_s > ours * 1.5);
+}
+
+#[test]
 fn one_request_takes_the_way_its_prompt_and_its_answer() {
     let fleet = fleet("[[worker]]\nname = \"only\"\ncard = \"RTX4090\"\n");
     let mut load = tools(1.0, 1, 1);
@@ -68,6 +84,7 @@ fn one_request_takes_the_way_its_prompt_and_its_answer() {
         output: 11.0,
         blocks: std::sync::Arc::default(),
         session: 0,
+        adapter: None,
     };
     for rule in RULES {
         let End::Answered {

@@ -6,29 +6,30 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::knobs::Dialect;
-use super::{Health, Seen, Shared, load, openai};
+use super::{Health, Seen, Shared, load, lora, openai};
 
 /// Everything that is asked of a worker and is no client's request. Failures spare it.
 pub fn is_asked(target: &str) -> bool {
-    matches!(
-        target,
-        "/health"
-            | "/v2"
-            | "/v2/health/live"
-            | "/v2/health/ready"
-            | "/v2/repository/index"
-            | "/api/version"
-            | "/api/tags"
-            | "/info"
-            | "/version"
-            | "/props"
-            | "/get_server_info"
-            | "/metrics"
-            | "/slots"
-            | "/v1/loads"
-            | "/api/ps"
-            | "/v1/models"
-    )
+    lora::is_order(target)
+        || matches!(
+            target,
+            "/health"
+                | "/v2"
+                | "/v2/health/live"
+                | "/v2/health/ready"
+                | "/v2/repository/index"
+                | "/api/version"
+                | "/api/tags"
+                | "/info"
+                | "/version"
+                | "/props"
+                | "/get_server_info"
+                | "/metrics"
+                | "/slots"
+                | "/v1/loads"
+                | "/api/ps"
+                | "/v1/models"
+        )
 }
 
 /// The answer to such a question.
@@ -65,6 +66,9 @@ pub async fn answer(shared: &Shared, request: &Seen) -> Answer {
     if loading && !spared {
         return Answer::whole(503, "text/plain", "loading");
     }
+    if lora::is_order(target) {
+        return lora::obey(shared, request).await;
+    }
     said(shared, dialect, target)
         .unwrap_or_else(|| Answer::json(404, &json!({"detail": "Not Found"})))
 }
@@ -80,12 +84,14 @@ fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
         | ("/v2/health/live" | "/v2/health/ready", Triton | Forebay) => good(),
         ("/v1/models", Generic | Tei | Triton) => None,
         ("/v1/models", _) => {
-            let context = shared.knobs.lock().context;
-            json(&openai::model_list(
-                &models,
-                owner(dialect, &first),
-                context,
-            ))
+            let (context, loras) = {
+                let knobs = shared.knobs.lock();
+                (knobs.context, knobs.lora.clone())
+            };
+            let mut list = openai::model_list(&models, owner(dialect, &first), context);
+            let rows = list["data"].as_array_mut().unwrap();
+            rows.extend(lora::rows(&loras, &first));
+            json(&list)
         }
         ("/v2", Triton) => {
             json(&json!({"name": "triton", "version": "2.60.0", "extensions": ["classification"]}))
@@ -113,7 +119,9 @@ fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
             json(&json!({"total_slots": shared.knobs.lock().slots, "model_path": first}))
         }
         ("/get_server_info", Sglang) => {
-            json(&json!({"model_path": first, "max_total_num_tokens": 20_480}))
+            let slots = shared.knobs.lock().lora.slots;
+            json(&json!({"model_path": first, "max_total_num_tokens": 20_480,
+                         "enable_lora": slots > 0, "max_loras_per_batch": slots}))
         }
         ("/v1/loads", Sglang) => json(&load::sglang(shared)),
         ("/slots", Llamacpp) => json(&load::slots(shared)),

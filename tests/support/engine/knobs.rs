@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use super::lora::Loras;
+
 /// How a worker behaves. Durations are real time; a fresh set answers at once and never fails.
 #[derive(Clone, Debug)]
 pub struct Knobs {
@@ -13,6 +15,8 @@ pub struct Knobs {
     pub key: Option<String>,
     /// The models it serves; a request for another is answered 404 as vLLM does.
     pub models: Vec<String>,
+    /// Its LoRA adapters.
+    pub lora: Loras,
     /// Prefill: seconds per prompt token that is not cached. One prefill at a time, first come first served.
     pub prefill: f64,
     /// Decode: seconds per output token when alone …
@@ -67,6 +71,7 @@ impl Default for Knobs {
             dialect: Dialect::Vllm,
             key: None,
             models: vec!["m".to_owned()],
+            lora: Loras::default(),
             prefill: 0.0,
             decode: 0.0,
             decode_per_stream: 0.0,

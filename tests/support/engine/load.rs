@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::knobs::Dialect;
-use super::{Seen, Shared};
+use super::{Seen, Shared, lora};
 
 /// What there is to tell.
 struct Load {
@@ -52,6 +52,7 @@ pub fn metrics(shared: &Shared, dialect: Dialect, model: &str) -> Option<String>
                 ["vllm:num_requests_running", "vllm:num_requests_waiting"],
                 &of_model,
             ) + &gauge("vllm:kv_cache_usage_perc", &of_model, kv_use)
+                + &lora::metric(&shared.knobs.lock().lora)
                 + &gauge("vllm:cache_config_info", &cache, 1.0)
         }
         Dialect::Sglang => {

@@ -12,6 +12,7 @@ mod identity;
 pub mod knobs;
 mod kserve;
 mod load;
+mod lora;
 mod openai;
 mod pace;
 pub mod record;
@@ -228,6 +229,18 @@ impl Engine {
         let mut requests = self.requests();
         assert_eq!(requests.len(), 1, "the worker saw {requests:#?}");
         requests.remove(0)
+    }
+
+    /// The orders to load (`true`) and unload adapters that it got, by their names.
+    pub fn lora_orders(&self) -> Vec<(bool, String)> {
+        let seen = self.everything().into_iter();
+        let orders = seen.filter(|seen| lora::is_order(&seen.target));
+        let order = |seen: Seen| {
+            let body: serde_json::Value = serde_json::from_slice(&seen.body).unwrap();
+            let loads = !seen.target.contains("unload");
+            (loads, body["lora_name"].as_str().unwrap().to_owned())
+        };
+        orders.map(order).collect()
     }
 
     /// How many requests it saw, probes left out.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Body};
 use super::generation::{Dialect, Generation, Job, Usage};
 use super::pace::{Asked, tokens};
-use super::{Framing, Shared};
+use super::{Framing, Shared, lora};
 
 /// When all answers say they were made.
 const CREATED: u64 = 1_700_000_000;
@@ -32,7 +32,14 @@ pub async fn answer(shared: &Arc<Shared>, path: &str, body: &[u8]) -> Answer {
         return Answer::error(400, "BadRequestError", "the body is not JSON");
     };
     let model = body["model"].as_str().unwrap_or_default().to_owned();
-    if !shared.knobs.lock().models.contains(&model) {
+    let (is_known, adapter) = {
+        let knobs = shared.knobs.lock();
+        let adapter = lora::meant(knobs.dialect, &knobs.lora, &model);
+        (knobs.models.contains(&model), adapter)
+    };
+    if let Some(name) = &adapter {
+        lora::ready(shared, name).await;
+    } else if !is_known {
         let message = format!("The model `{model}` does not exist.");
         return Answer::error(404, "NotFoundError", &message);
     }

@@ -105,6 +105,7 @@ impl Shape {
             output: output as f64,
             blocks: blocks(prompt).into(),
             session: 0,
+            adapter: None,
         };
         let attempt = self.floor.lock().welcome(request, sender);
         self.changed.notify_one();

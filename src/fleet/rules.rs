@@ -1,0 +1,60 @@
+//! What the configuration says of the fleet, in the terms of `decide`.
+
+use super::{place, trial};
+use crate::config::Plan;
+use crate::config::plan::{QueuePlan, WorkerPlan};
+use crate::decide::{AllDown, LineRules, MOST_CLASSES, Rules, WorkerSpec};
+use crate::units::Seconds;
+
+/// The rules that hold for all workers.
+pub(super) fn rules(plan: &Plan) -> Rules {
+    Rules {
+        policy: plan.routing.policy,
+        all_down: plan.routing.all_down,
+        horizon: plan.routing.horizon,
+        sample_above: plan.routing.sample_above as usize,
+        line: line_rules(plan),
+        reserved: reserved(&plan.queue),
+    }
+}
+
+fn line_rules(plan: &Plan) -> LineRules {
+    LineRules {
+        entries: plan.queue.entries as usize,
+        bytes: plan.queue.bytes.0,
+        age_up: plan.queue.age_up,
+        holds: plan.queue.wait_no_worker > Seconds::ZERO && plan.routing.all_down == AllDown::Queue,
+    }
+}
+
+/// What each class leaves free for those above it.
+fn reserved(queue: &QueuePlan) -> [f64; MOST_CLASSES] {
+    let mut above = 0.0;
+    let mut reserved = [0.0; MOST_CLASSES];
+    for (own, class) in reserved.iter_mut().zip(&queue.classes) {
+        *own = above;
+        above += class.reserve;
+    }
+    reserved
+}
+
+/// A worker as the configuration has it; what it serves is told later.
+pub(super) fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
+    WorkerSpec {
+        name: worker.name.clone(),
+        models: Vec::new(),
+        cap: worker.inflight_untold(),
+        speed: worker.speed,
+        rise: worker.probe.rise,
+        fall: worker.probe.fall,
+        machine: worker.machine.clone(),
+        eject: worker.eject,
+        tests: trial::tests(&worker.test, worker.engine),
+        longest_prompt: worker.max_prompt_tokens,
+        place: place::place(plan, worker),
+        tier: worker.tier,
+        optional: worker.optional,
+        price: place::price(plan, worker),
+        lora_slots: worker.lora.slots,
+    }
+}

@@ -1,0 +1,272 @@
+//! LoRA adapters in prices: requests of one adapter stay where it is loaded while that is cheaper, and no longer.
+
+use forebay::decide::{AdapterName, Ask, Choice, FleetState, LoraNews, NoChoice, Outcome, Policy};
+use forebay::decide::{Fate, Work, WorkerSpec};
+use forebay::rng::Rng;
+use forebay::units::{ModelName, Seconds, WorkerId};
+
+use crate::{ask, spec};
+
+const ADAPTERS: [&str; 2] = ["sql", "legal"];
+const SIDES: [WorkerId; 2] = [WorkerId(0), WorkerId(1)];
+const ANSWERED: Outcome = Outcome::Answered {
+    prompt_tokens: None,
+    cached_tokens: None,
+    output_tokens: Some(20.0),
+};
+
+/// Equal workers in virtual time, whose cards hold one adapter each.
+struct Fleet {
+    state: FleetState,
+    rng: Rng,
+    now: Seconds,
+}
+
+impl Fleet {
+    fn new(seed: u64, workers: usize) -> Self {
+        let mut fleet = Fleet::blind(seed, workers);
+        let adapter = |name: &str| AdapterName {
+            client: ModelName::new(name),
+            engine: ModelName::new(name),
+        };
+        for id in (0..).take(workers) {
+            fleet.state.adapts(WorkerId(id), &ADAPTERS.map(adapter));
+        }
+        fleet
+    }
+
+    /// To which adapters are models like any other.
+    fn blind(seed: u64, workers: usize) -> Self {
+        let worker = || WorkerSpec {
+            lora_slots: Some(1),
+            ..spec("w", &["base", "sql", "legal"], 64)
+        };
+        let workers: Vec<_> = (0..workers).map(|_| worker()).collect();
+        Fleet {
+            state: FleetState::new(workers, Policy::LeastTime),
+            rng: Rng::seeded(seed),
+            now: Seconds(1.0),
+        }
+    }
+
+    fn ask(model: &str) -> Ask {
+        Ask {
+            max_tokens: Some(20),
+            ..ask(model, Work::Generate, 300.0)
+        }
+    }
+
+    fn send(&mut self, model: &str) -> Choice {
+        let ask = Fleet::ask(model);
+        let choice = self.state.choose(&ask, &[], self.now, &mut self.rng);
+        self.state.check_invariants().unwrap();
+        choice.unwrap()
+    }
+
+    /// It is answered, after a load of so many seconds if it has to wait for one.
+    fn end(&mut self, mut choice: Choice, load: f64) {
+        let waits = choice.terms.lora > Seconds::ZERO;
+        self.now += choice.terms.wait + choice.terms.own;
+        self.now += Seconds(if waits { load } else { 0.0 });
+        self.state.first_byte(&mut choice.booking, self.now);
+        self.now += choice.terms.decode;
+        self.state.finish(choice.booking, ANSWERED, self.now);
+        self.state.check_invariants().unwrap();
+    }
+
+    /// Where requests go that are sent by turns, each when the one before it has ended.
+    fn by_turns(&mut self, requests: usize) -> [Vec<WorkerId>; 2] {
+        let mut went = [Vec::new(), Vec::new()];
+        for turn in 0..requests {
+            let choice = self.send(ADAPTERS[turn % 2]);
+            went[turn % 2].push(choice.worker);
+            self.end(choice, 0.5);
+        }
+        went
+    }
+
+    /// The lora term of each worker for a model.
+    fn tolls(&mut self, model: &str) -> Vec<f64> {
+        let refused = self
+            .state
+            .choose(&Fleet::ask(model), &SIDES, self.now, &mut self.rng);
+        assert!(refused.is_err(), "both were tried");
+        let considered = self.state.considered().iter();
+        considered.map(|one| one.terms.lora.0).collect()
+    }
+}
+
+fn moves(went: &[WorkerId]) -> usize {
+    went.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
+#[test]
+fn adapters_stay_where_they_are_while_nobody_waits() {
+    for seed in 0..256 {
+        let [sql, legal] = Fleet::new(seed, 2).by_turns(40);
+        assert_eq!((moves(&sql), moves(&legal)), (0, 0), "seed {seed}");
+        assert_ne!(sql[0], legal[0], "seed {seed}: a card each");
+        // Negative control: without the term they go to and fro.
+        let went = Fleet::blind(seed, 2).by_turns(40);
+        assert!(
+            went.iter().map(|went| moves(went)).sum::<usize>() > 5,
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn under_a_long_queue_they_spread() {
+    for seed in 0..64 {
+        let mut fleet = Fleet::new(seed, 2);
+        fleet.by_turns(8);
+        let choices: Vec<_> = (0..40).map(|_| fleet.send("sql")).collect();
+        let at = |id| choices.iter().filter(|choice| choice.worker == id).count();
+        let (most, least) = (
+            at(SIDES[0]).max(at(SIDES[1])),
+            at(SIDES[0]).min(at(SIDES[1])),
+        );
+        assert!(least >= 8, "seed {seed}: {most} and {least}");
+        let first = choices[0].worker;
+        let together = choices.iter().take_while(|choice| choice.worker == first);
+        assert!(
+            together.count() >= 3,
+            "seed {seed}: a load is worth a short wait"
+        );
+        for choice in choices {
+            fleet.state.finish(choice.booking, Outcome::Gone, fleet.now);
+        }
+        fleet.state.check_invariants().unwrap();
+    }
+}
+
+#[test]
+fn a_request_waits_until_one_of_the_running_adapters_is_done() {
+    let mut fleet = Fleet::new(1, 1);
+    let mut first = fleet.send("sql");
+    fleet
+        .state
+        .first_byte(&mut first.booking, fleet.now + Seconds(0.5));
+    fleet.now += Seconds(0.6);
+    let second = fleet.send("legal");
+    let Choice { terms, .. } = &second;
+    let expected = terms.decode * 0.5 + terms.own;
+    assert!((terms.wait - expected).0.abs() < 1e-9, "{terms:?}");
+    assert!(terms.lora > Seconds::ZERO);
+    let base = fleet.send("base");
+    assert_eq!(base.terms.lora, Seconds::ZERO);
+    for choice in [first, second, base] {
+        fleet.state.finish(choice.booking, Outcome::Gone, fleet.now);
+    }
+    fleet.state.check_invariants().unwrap();
+}
+
+#[test]
+fn what_a_load_takes_is_learned_from_first_bytes_and_teaches_no_line() {
+    for load in [0.1, 3.0] {
+        let mut fleet = Fleet::new(1, 1);
+        let plain = Fleet::new(1, 1);
+        let before = plain.state.snapshot(fleet.now)[0].generate;
+        for turn in 0..60 {
+            let choice = fleet.send(ADAPTERS[turn % 2]);
+            fleet.end(choice, load);
+        }
+        let view = &fleet.state.snapshot(fleet.now)[0];
+        assert_eq!(view.generate, before, "the load is not the card's speed");
+        let lora = view.lora.as_ref().unwrap();
+        assert!((lora.load.0 / load - 1.0).abs() < 0.1, "{load}: {lora:?}");
+        assert_eq!(lora.loads, 60);
+    }
+}
+
+#[test]
+fn silence_while_an_adapter_is_loaded_makes_nobody_slow() {
+    let mut fleet = Fleet::new(1, 1);
+    let loading = fleet.send("sql");
+    fleet.now += Seconds(0.4);
+    let other = fleet.send("base");
+    let alone = Fleet::new(1, 1).send("base");
+    assert_eq!(other.terms.own, alone.terms.own);
+    let left = loading.terms.lora + loading.terms.own - Seconds(0.4);
+    assert!(
+        (other.terms.wait - left).0.abs() < 1e-9,
+        "{:?}",
+        other.terms
+    );
+    for choice in [loading, other] {
+        fleet.state.finish(choice.booking, Outcome::Gone, fleet.now);
+    }
+}
+
+#[test]
+fn one_that_can_t_be_loaded_goes_elsewhere_and_takes_nobody_along() {
+    let mut fleet = Fleet::new(1, 2);
+    let refuse = |fleet: &mut Fleet, id| {
+        let sql = ModelName::new("sql");
+        fleet
+            .state
+            .lora_heard(id, &sql, LoraNews::Refused, fleet.now);
+    };
+    refuse(&mut fleet, SIDES[0]);
+    for _ in 0..8 {
+        let choice = fleet.send("sql");
+        assert_eq!(choice.worker, SIDES[1]);
+        fleet.end(choice, 0.5);
+    }
+    let fates: Vec<_> = fleet
+        .state
+        .considered()
+        .iter()
+        .map(|one| one.fate.label())
+        .collect();
+    assert_eq!(fates, ["unloadable", Fate::Picked.label()]);
+    assert_eq!(fleet.tolls("legal")[0], 0.5);
+    let legal = fleet.send("legal");
+    assert_eq!(legal.worker, SIDES[0], "another adapter is no worse for it");
+    fleet.end(legal, 0.5);
+    refuse(&mut fleet, SIDES[1]);
+    let ask = Fleet::ask("sql");
+    let now = fleet.now;
+    let refused = fleet
+        .state
+        .choose(&ask, &[], now, &mut fleet.rng)
+        .unwrap_err();
+    assert_eq!(refused, NoChoice::Unloadable);
+    fleet.state.tick(now + Seconds(11.0));
+    assert!(fleet.state.choose(&ask, &[], now, &mut fleet.rng).is_ok());
+}
+
+#[test]
+fn counts_agree_whatever_happens() {
+    for seed in 0..128 {
+        let mut fleet = Fleet::new(seed, 3);
+        let mut held: Vec<Choice> = Vec::new();
+        for _ in 0..300 {
+            fleet.now += Seconds(0.05 * fleet.rng.unit());
+            match fleet.rng.below(8) {
+                0..4 => {
+                    let model = ["base", "sql", "legal"][fleet.rng.below(3)];
+                    held.push(fleet.send(model));
+                }
+                4 if !held.is_empty() => {
+                    let at = fleet.rng.below(held.len());
+                    fleet.state.first_byte(&mut held[at].booking, fleet.now);
+                }
+                5 | 6 if !held.is_empty() => {
+                    let choice = held.swap_remove(fleet.rng.below(held.len()));
+                    let outcome = [ANSWERED, Outcome::Gone, Outcome::Unsent][fleet.rng.below(3)];
+                    fleet.state.finish(choice.booking, outcome, fleet.now);
+                }
+                7 => {
+                    let id = WorkerId(0);
+                    for verdict in [false, false, false, true, true] {
+                        let verdict = if verdict { Ok(()) } else { Err(String::new()) };
+                        fleet.state.probe(id, verdict, fleet.now);
+                    }
+                }
+                _ => {}
+            }
+            assert_eq!(fleet.state.check_invariants(), Ok(()), "seed {seed}");
+        }
+    }
+}
