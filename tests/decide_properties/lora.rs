@@ -1,7 +1,9 @@
 //! LoRA adapters in prices: requests of one adapter stay where it is loaded while that is cheaper, and no longer.
 
-use forebay::decide::{AdapterName, Ask, Choice, FleetState, LoraNews, NoChoice, Outcome, Policy};
-use forebay::decide::{Fate, Work, WorkerSpec};
+use forebay::decide::{
+    AdapterName, Ask, Choice, Fate, FleetState, Heard, Load, LoraNews, NoChoice,
+};
+use forebay::decide::{Outcome, Policy, State, Work, WorkerSpec};
 use forebay::rng::Rng;
 use forebay::units::{ModelName, Seconds, WorkerId};
 
@@ -24,24 +26,24 @@ struct Fleet {
 
 impl Fleet {
     fn new(seed: u64, workers: usize) -> Self {
-        let mut fleet = Fleet::blind(seed, workers);
+        Fleet::of(seed, vec![worker(); workers])
+    }
+
+    fn of(seed: u64, workers: Vec<WorkerSpec>) -> Self {
         let adapter = |name: &str| AdapterName {
             client: ModelName::new(name),
             engine: ModelName::new(name),
         };
-        for id in (0..).take(workers) {
-            fleet.state.adapts(WorkerId(id), &ADAPTERS.map(adapter));
+        let ids = (0..).map(WorkerId).take(workers.len());
+        let mut fleet = Fleet::blind(seed, workers);
+        for id in ids {
+            fleet.state.adapts(id, &ADAPTERS.map(adapter));
         }
         fleet
     }
 
     /// To which adapters are models like any other.
-    fn blind(seed: u64, workers: usize) -> Self {
-        let worker = || WorkerSpec {
-            lora_slots: Some(1),
-            ..spec("w", &["base", "sql", "legal"], 64)
-        };
-        let workers: Vec<_> = (0..workers).map(|_| worker()).collect();
+    fn blind(seed: u64, workers: Vec<WorkerSpec>) -> Self {
         Fleet {
             state: FleetState::new(workers, Policy::LeastTime),
             rng: Rng::seeded(seed),
@@ -61,6 +63,20 @@ impl Fleet {
         let choice = self.state.choose(&ask, &[], self.now, &mut self.rng);
         self.state.check_invariants().unwrap();
         choice.unwrap()
+    }
+
+    /// This adapter could not be loaded there.
+    fn refuse(&mut self, id: WorkerId, adapter: &str) {
+        let adapter = ModelName::new(adapter);
+        self.state
+            .lora_heard(id, &adapter, LoraNews::Refused, self.now);
+    }
+
+    /// Why nobody gets a request for this model.
+    fn lack(&mut self, model: &str) -> NoChoice {
+        let ask = Fleet::ask(model);
+        let choice = self.state.choose(&ask, &[], self.now, &mut self.rng);
+        choice.unwrap_err()
     }
 
     /// It is answered, after a load of so many seconds if it has to wait for one.
@@ -96,6 +112,14 @@ impl Fleet {
     }
 }
 
+/// One whose card holds one adapter.
+fn worker() -> WorkerSpec {
+    WorkerSpec {
+        lora_slots: Some(1),
+        ..spec("w", &["base", "sql", "legal"], 64)
+    }
+}
+
 fn moves(went: &[WorkerId]) -> usize {
     went.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }
@@ -107,7 +131,7 @@ fn adapters_stay_where_they_are_while_nobody_waits() {
         assert_eq!((moves(&sql), moves(&legal)), (0, 0), "seed {seed}");
         assert_ne!(sql[0], legal[0], "seed {seed}: a card each");
         // Negative control: without the term they go to and fro.
-        let went = Fleet::blind(seed, 2).by_turns(40);
+        let went = Fleet::blind(seed, vec![worker(); 2]).by_turns(40);
         assert!(
             went.iter().map(|went| moves(went)).sum::<usize>() > 5,
             "seed {seed}"
@@ -201,13 +225,7 @@ fn silence_while_an_adapter_is_loaded_makes_nobody_slow() {
 #[test]
 fn one_that_can_t_be_loaded_goes_elsewhere_and_takes_nobody_along() {
     let mut fleet = Fleet::new(1, 2);
-    let refuse = |fleet: &mut Fleet, id| {
-        let sql = ModelName::new("sql");
-        fleet
-            .state
-            .lora_heard(id, &sql, LoraNews::Refused, fleet.now);
-    };
-    refuse(&mut fleet, SIDES[0]);
+    fleet.refuse(SIDES[0], "sql");
     for _ in 0..8 {
         let choice = fleet.send("sql");
         assert_eq!(choice.worker, SIDES[1]);
@@ -224,16 +242,83 @@ fn one_that_can_t_be_loaded_goes_elsewhere_and_takes_nobody_along() {
     let legal = fleet.send("legal");
     assert_eq!(legal.worker, SIDES[0], "another adapter is no worse for it");
     fleet.end(legal, 0.5);
-    refuse(&mut fleet, SIDES[1]);
+    fleet.refuse(SIDES[1], "sql");
+    assert_eq!(fleet.lack("sql"), NoChoice::Unloadable);
+    fleet.now += Seconds(11.0);
+    fleet.state.tick(fleet.now);
+    fleet.send("sql");
+}
+
+#[test]
+fn who_can_t_load_it_keeps_no_other_tier_from_being_asked() {
+    let second = WorkerSpec {
+        tier: 1,
+        ..worker()
+    };
+    let mut fleet = Fleet::of(1, vec![worker(), second]);
+    fleet.refuse(SIDES[0], "sql");
+    assert_eq!(fleet.send("sql").worker, SIDES[1]);
+    assert_eq!(fleet.send("legal").worker, SIDES[0]);
+}
+
+#[test]
+fn nobody_waits_for_a_worker_that_is_out_and_can_t_load_it() {
+    let mut fleet = Fleet::new(1, 2);
+    let choices: Vec<_> = (0..12).map(|_| fleet.send("base")).collect();
+    for choice in choices {
+        let outcome = match choice.worker {
+            WorkerId(0) => Outcome::Failed,
+            _ => Outcome::Gone,
+        };
+        fleet.state.finish(choice.booking, outcome, fleet.now);
+    }
+    assert_eq!(fleet.state.state(SIDES[0]), Some(State::Ejected));
+    fleet.refuse(SIDES[1], "sql");
+    assert_eq!(fleet.lack("sql"), NoChoice::Away);
+    fleet.refuse(SIDES[0], "sql");
+    assert_eq!(fleet.lack("sql"), NoChoice::Unloadable);
+}
+
+#[test]
+fn who_waits_for_a_place_is_told_when_the_adapter_can_t_be_loaded() {
+    let narrow = WorkerSpec { cap: 1, ..worker() };
+    let mut fleet = Fleet::of(1, vec![narrow]);
+    let held = fleet.send("sql");
+    assert_eq!(fleet.lack("sql"), NoChoice::Busy);
     let ask = Fleet::ask("sql");
-    let now = fleet.now;
-    let refused = fleet
-        .state
-        .choose(&ask, &[], now, &mut fleet.rng)
-        .unwrap_err();
-    assert_eq!(refused, NoChoice::Unloadable);
-    fleet.state.tick(now + Seconds(11.0));
-    assert!(fleet.state.choose(&ask, &[], now, &mut fleet.rng).is_ok());
+    let ticket = fleet.state.stand_in_line(ask, &[], fleet.now).unwrap();
+    fleet.refuse(held.worker, "sql");
+    let grants = fleet.state.grants(fleet.now, &mut fleet.rng);
+    assert_eq!(grants.len(), 1);
+    assert_eq!(grants[0].ticket, ticket);
+    assert_eq!(
+        grants[0].result.as_ref().unwrap_err(),
+        &NoChoice::Unloadable
+    );
+}
+
+#[test]
+fn prompts_of_others_ahead_are_no_part_of_a_load() {
+    const LOAD: f64 = 2.0;
+    let mut fleet = Fleet::new(1, 1);
+    let others = Load {
+        waiting: Some(3.0),
+        ..Load::default()
+    };
+    for turn in 0..60 {
+        let heard = Heard {
+            load: others,
+            asked: fleet.state.ours(SIDES[0]),
+            lasts: Seconds(60.0),
+        };
+        fleet.state.hear_load(SIDES[0], &heard, fleet.now);
+        let choice = fleet.send(ADAPTERS[turn % 2]);
+        assert!(choice.terms.wait > Seconds::ZERO, "behind the others");
+        fleet.end(choice, LOAD);
+    }
+    let view = &fleet.state.snapshot(fleet.now)[0];
+    let lora = view.lora.as_ref().unwrap();
+    assert!((lora.load.0 / LOAD - 1.0).abs() < 0.1, "{lora:?}");
 }
 
 #[test]

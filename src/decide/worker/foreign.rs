@@ -94,7 +94,7 @@ impl Worker {
         if foreign.waiting <= 0.0 {
             return took;
         }
-        let own = self.speeds.prefill(size.work).at(size.reading());
+        let own = self.speeds.prefill(size.work).at(size.reading()) + size.toll.load;
         let ahead = self.foreign_ahead(foreign, size.work);
         took * (own.0 / (own + ahead).0)
     }
