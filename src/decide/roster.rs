@@ -10,7 +10,7 @@
 mod considering;
 mod eligible;
 mod models;
-mod refusal;
+mod refusals;
 mod reserve;
 mod testing;
 

@@ -1,4 +1,4 @@
-//! Why a request has no candidate, and whether one may come.
+//! Why a request finds nobody, and whether it may wait for somebody.
 
 use super::super::ask::{Ask, NoChoice};
 use super::super::health::State;
@@ -12,7 +12,7 @@ const COMPARED_CHARS: usize = 256;
 
 impl Roster {
     /// What a request lacks that has no candidate.
-    pub(in super::super) fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
+    pub(in crate::decide) fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
         match self.row(ask) {
             Some(row) => self.refusal(ask, row, tried),
             None => self.unknown(ask),
@@ -20,7 +20,7 @@ impl Roster {
     }
 
     /// Whether somebody may come up whom this request can wait for. For who comes and goes nobody waits.
-    pub(in super::super) fn is_awaited(&self, ask: &Ask) -> bool {
+    pub(in crate::decide) fn is_awaited(&self, ask: &Ask) -> bool {
         self.row(ask).is_some_and(|row| {
             let nobody_lists_it = self.models[row].workers.is_empty();
             nobody_lists_it || self.serving(ask, row).any(|worker| !worker.spec().optional)
