@@ -107,6 +107,20 @@ fn what_a_worker_lists_with_a_parent_is_a_model_and_no_base() {
 }
 
 #[test]
+fn which_adapters_run_is_heard_with_the_load() {
+    let engine = engine(Loras::default().has("sql").has("legal"));
+    let proxy = setup(&engine, "models = [\"sql\", \"legal\"]").start();
+    expect_soon("the metric was read", || shown(&proxy, "w", "slots") == 4);
+    served(&proxy, "sql");
+    engine.tune(|knobs| knobs.lora.running = vec!["legal".to_owned()]);
+    let both = serde_json::json!(["sql", "legal"]);
+    // What bounds its work is asked again after half a minute only.
+    expect_soon("others were seen to use the other one", || {
+        shown(&proxy, "w", "loaded") == both
+    });
+}
+
+#[test]
 fn sglang_is_asked_for_an_adapter_by_the_name_of_its_base() {
     let engine = engine(Loras::default().has("sql"));
     engine.tune(|knobs| knobs.dialect = Dialect::Sglang);

@@ -1,4 +1,5 @@
-//! Asking an engine how much it has to do, beside its requests and never for one.
+//! Asking an engine how much it has to do, and with which LoRA adapters where it says that in the same breath, beside its
+//! requests and never for one.
 //!
 //! One task for each worker, one question at a time over a connection of its own, a short timeout, and an answer that is
 //! read no further than 4 MiB: a worker that is slow to tell is not asked faster. How often depends on what it is good
@@ -18,6 +19,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Fleet;
 use super::dialect::load::{self, Answer};
+use super::dialect::lora;
 use super::discover::Inquirer;
 use crate::clock::Clock;
 use crate::config::plan::{Engine, Origin, WorkerPlan};
@@ -144,7 +146,7 @@ impl Scraper {
     /// Asks one place after the other until one tells. Whether one did.
     async fn ask(&mut self, engine: Engine, lasts: Seconds) -> bool {
         for path in self.places(engine) {
-            match self.ask_at(&path, lasts).await {
+            match self.ask_at(engine, &path, lasts).await {
                 Told::Yes => return true,
                 Told::Nowhere => self.gone.push(path),
                 Told::No => {}
@@ -168,7 +170,7 @@ impl Scraper {
             .collect()
     }
 
-    async fn ask_at(&self, path: &str, lasts: Seconds) -> Told {
+    async fn ask_at(&self, engine: Engine, path: &str, lasts: Seconds) -> Told {
         let asked = self.fleet.ours(self.id);
         let reply = self
             .inquirer
@@ -178,8 +180,13 @@ impl Scraper {
         if matches!(reply.status.as_u16(), 404 | 405 | 501) {
             return Told::Nowhere;
         }
-        let body = reply.body.filter(|_| reply.status.is_success());
-        match body.and_then(|body| load::answer(path, &body)) {
+        let Some(body) = reply.body.filter(|_| reply.status.is_success()) else {
+            return Told::No;
+        };
+        if let Some(told) = lora::told(engine, path, &body) {
+            self.fleet.lora_told(self.id, &told);
+        }
+        match load::answer(path, &body) {
             None => Told::No,
             Some(Answer::Resident(models)) => {
                 self.fleet.resident(self.id, models);
