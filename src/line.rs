@@ -15,10 +15,10 @@ use http::header::EXPECT;
 use http::request::Parts;
 use http::{Request, Response};
 
-use crate::admission::Intake;
+use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
 use crate::config::Plan;
-use crate::decide::{Ask, Shortlist, State, Work};
+use crate::decide::{Ask, Reserved, Shortlist, State, Work};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
@@ -40,6 +40,8 @@ pub struct App {
     pub plan: ArcSwap<Plan>,
     /// Metrics and the access log.
     pub observe: Arc<Observe>,
+    /// Who may come in.
+    pub admission: Admission,
     /// Reads request bodies.
     pub intake: Intake,
     /// The workers as they are now.
@@ -124,7 +126,10 @@ where
     let plan = app.plan.load_full();
     let way = inspect::way(head, &plan)?; // 400 404 405
     exchange.set_route(way.route());
-    if let Some(own) = own::answer(app, &way)? {
+    let pass = app
+        .admission
+        .enter(&head.headers, way.is_public(), exchange)?; // 400 401 429
+    if let Some(own) = own::answer(app, &way, &pass)? {
         return Ok(Answer::Own(own)); // 200, and 403 404 503 of our own
     }
 
@@ -137,7 +142,9 @@ where
     let catalogue = app.fleet.catalogue();
     let offered = Offered {
         models: catalogue.served(),
+        theirs: pass.models(),
         room: catalogue.room(),
+        apart: pass.apart(),
     };
     let facts = inspect::facts(&way, head, held.bytes(), offered)?; // 400 415
     exchange.set_kind(way.kind());
@@ -145,6 +152,7 @@ where
     if let Some(model) = &facts.model {
         exchange.set_model(model, catalogue.knows(model));
     }
+    pass.ask(facts.model.as_ref(), tokens(&facts, &way))?; // 403 429
 
     let left = deadline.map(|span| exchange.started() + span - app.clock.now());
     let ask = ask(&facts, &way, left);
@@ -173,6 +181,16 @@ where
     // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
     let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(begun))
+}
+
+/// What a request may come to in tokens. Only of a text is that known beforehand.
+fn tokens(facts: &RequestFacts, way: &Way<'_>) -> Reserved {
+    match way {
+        Way::BuiltIn(BuiltIn::Inference(_)) => {
+            Reserved::for_request(facts.prompt, facts.generates, facts.max_tokens)
+        }
+        Way::BuiltIn(_) | Way::Route(_) => Reserved::default(),
+    }
 }
 
 fn ask(facts: &RequestFacts, way: &Way<'_>, deadline: Option<Seconds>) -> Ask {

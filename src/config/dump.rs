@@ -7,12 +7,13 @@
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin, Plan,
-    ProbePlan, Retries, RoutePlan, Routing, Secret, TestPlan, TimeoutOverrides, Timeouts,
-    WorkerPlan,
+    AccessTarget, KeyPlan, Limits, Listen, LogPlan, MachinePlan, ModelAlias, Models, Origin, Plan,
+    ProbePlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TestPlan, TimeoutOverrides,
+    Timeouts, WorkerPlan,
 };
 use super::words::Choice;
-use crate::decide::EjectRule;
+use crate::clock;
+use crate::decide::{EjectRule, Quotas};
 use crate::units::Seconds;
 
 const HIDDEN: &str = "***";
@@ -31,6 +32,7 @@ pub fn json(plan: &Plan) -> String {
         machines,
         workers,
         routes,
+        tenants,
         timeouts,
         log,
     } = plan;
@@ -47,6 +49,7 @@ pub fn json(plan: &Plan) -> String {
         ("machine", list(machines.iter().map(show_machine))),
         ("worker", list(workers.iter().map(show_worker))),
         ("route", list(routes.iter().map(route))),
+        ("tenant", list(tenants.iter().map(show_tenant))),
         ("log", show_log(log)),
     ])
 }
@@ -274,6 +277,44 @@ fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {
         ("workers", list(named.map(|worker| text(&worker.name)))),
         ("repeat", text(repeat.word())),
         ("timeouts", show_timeouts(timeouts)),
+    ])
+}
+
+fn show_tenant(tenant: &TenantPlan) -> String {
+    let TenantPlan {
+        name,
+        keys,
+        models,
+        quotas,
+        private_prefix,
+    } = tenant;
+    let Quotas {
+        concurrent,
+        requests,
+        tokens,
+    } = quotas;
+    let most = |count: &Option<u32>| or_null(count.map(|count| count.to_string()));
+    let models = models.as_ref().map(|names| list(names.iter().map(text)));
+    object(&[
+        ("name", text(name)),
+        ("key_hash", list(keys.iter().map(show_key))),
+        ("models", or_null(models)),
+        ("max_concurrent", most(concurrent)),
+        ("requests_per_minute", most(requests)),
+        ("tokens_per_minute", most(tokens)),
+        ("private_prefix", private_prefix.to_string()),
+    ])
+}
+
+/// A hash is told by its beginning.
+fn show_key(key: &KeyPlan) -> String {
+    let KeyPlan { hash, until } = key;
+    object(&[
+        ("hash", text(hash.beginning())),
+        (
+            "until",
+            or_null(until.map(|until| text(clock::rfc3339(until)))),
+        ),
     ])
 }
 

@@ -3,7 +3,9 @@
 //! A [`Plan`] is built only by the checks of this room, so whoever holds one may rely on what the field docs say. It
 //! holds no text that still needs parsing, no default that still needs filling in, and no reference that may dangle.
 
+mod key_hash;
 mod machine;
+mod tenant;
 mod worker;
 
 use std::net::SocketAddr;
@@ -14,7 +16,9 @@ use http::uri::PathAndQuery;
 
 use crate::decide::{AllDown, Policy};
 use crate::units::{Bytes, Seconds, WorkerId};
+pub use key_hash::KeyHash;
 pub use machine::MachinePlan;
+pub use tenant::{KeyPlan, TenantPlan};
 pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
@@ -40,6 +44,8 @@ pub struct Plan {
     pub workers: Vec<WorkerPlan>,
     /// Patterns tried before the built-in paths, first match wins.
     pub routes: Vec<RoutePlan>,
+    /// Who may send requests; names and keys are unique. None means everybody, without a key.
+    pub tenants: Vec<TenantPlan>,
     /// Timeouts of built-in paths, before a worker's own.
     pub timeouts: Timeouts,
     /// Logs.

@@ -9,6 +9,7 @@ mod fleet;
 mod kinds;
 mod process;
 mod rows;
+mod tenants;
 
 pub use entry::{FORMS, manual};
 pub use rows::ROWS;

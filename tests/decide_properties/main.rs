@@ -12,6 +12,7 @@ mod calibration;
 mod closed_loop;
 mod counters;
 mod evidence;
+mod limits;
 mod line;
 mod machine;
 mod neighbours;

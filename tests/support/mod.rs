@@ -13,6 +13,7 @@ pub mod load;
 pub mod prompt;
 pub mod proxy;
 pub mod refusal;
+pub mod tenant;
 
 use std::time::Duration;
 

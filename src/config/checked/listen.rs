@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use crate::config::plan::Listen;
 use crate::config::typed::{Section, Value};
 
-/// The addresses.
-pub fn listen(section: &Section<'_>) -> Option<Listen> {
+/// The addresses. Where clients are `known` by their keys, they may come over a network.
+pub fn listen(section: &Section<'_>, known: bool) -> Option<Listen> {
     let open = section.value("open").and_then(|value| value.flag());
-    let http = addresses(&section.value("http")?, open == Some(true));
+    let http = addresses(&section.value("http")?, known || open == Some(true));
     let admin = section.value("admin")?;
     let admin_address = address(&admin)?;
     if let Some(taken) = http.iter().find(|known| collide(**known, admin_address)) {
@@ -54,7 +54,7 @@ fn addresses(list: &Value<'_>, open: bool) -> Vec<SocketAddr> {
             let message = format!("whoever reaches {address} could use every worker");
             item.refuse_for(
                 message,
-                "listen on 127.0.0.1, or say that you want this: open = true",
+                "listen on 127.0.0.1, give clients keys with [[tenant]], or say that you want this: open = true",
             );
         }
         known.push(address);

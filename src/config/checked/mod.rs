@@ -15,6 +15,7 @@ mod probe;
 mod route;
 mod routing;
 mod state;
+mod tenant;
 mod test_request;
 mod timeouts;
 mod worker;
@@ -26,7 +27,8 @@ use super::typed::Section;
 pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let state = state::state(root);
     let drain = root.duration("drain");
-    let listen = listen::listen(&root.section("listen"));
+    let tenants = root.sections("tenant");
+    let listen = listen::listen(&root.section("listen"), !tenants.is_empty());
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
@@ -52,6 +54,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         machines: machine_names,
     };
     let workers = worker::workers(&workers, &names, &fleet);
+    let tenants = tenant::tenants(&tenants);
     let routes = route::routes(&root.sections("route"), &names, timeouts.as_ref());
 
     Some(Plan {
@@ -65,6 +68,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         machines: machines?,
         workers: workers?,
         routes: routes?,
+        tenants: tenants?,
         timeouts: timeouts?,
         log: log?,
     })

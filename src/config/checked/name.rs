@@ -1,4 +1,4 @@
-//! Names of workers and machines: given once, then referred to.
+//! Names of workers, machines and tenants: given once, then referred to.
 
 use std::sync::Arc;
 

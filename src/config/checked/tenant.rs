@@ -1,0 +1,157 @@
+//! `[[tenant]]`: who may send requests, by which keys, and how many.
+
+use std::sync::Arc;
+
+use super::{models, name};
+use crate::clock;
+use crate::config::plan::{KeyHash, KeyPlan, TenantPlan};
+use crate::config::typed::{Section, Value};
+use crate::decide::Quotas;
+use crate::units::Seconds;
+
+/// What stands in logs and metrics where there is no tenant.
+const NOBODY: &str = "-";
+
+/// A hash that was read, and where: the tenant, its name if it has one, and the line of its table.
+struct Known {
+    hash: KeyHash,
+    tenant: Option<Arc<str>>,
+    line: usize,
+}
+
+/// The tenants in their order; no two share a name or a key.
+pub fn tenants(sections: &[Section<'_>]) -> Option<Vec<TenantPlan>> {
+    let names = name::names(sections, "tenant");
+    let mut known: Vec<Known> = Vec::new();
+    let read: Vec<Option<TenantPlan>> = sections
+        .iter()
+        .zip(names)
+        .map(|(section, name)| tenant(section, name, &mut known))
+        .collect();
+    read.into_iter().collect()
+}
+
+fn tenant(
+    section: &Section<'_>,
+    name: Option<Arc<str>>,
+    known: &mut Vec<Known>,
+) -> Option<TenantPlan> {
+    if name.as_deref() == Some(NOBODY) {
+        let message = "this stands for requests without a tenant";
+        section.value("name")?.refuse(message);
+    }
+    let keys = section.value("key_hash");
+    let keys = keys.and_then(|value| keys_of(&value.concealed(), section, name.as_ref(), known));
+    let models = section.given("models").map(|value| models::names(&value));
+    let count = |key| section.given(key).map(|value| value.count());
+    let concurrent = count("max_concurrent");
+    let requests = count("requests_per_minute");
+    let tokens = count("tokens_per_minute");
+    let private_prefix = section.value("private_prefix")?.flag();
+    let models = match models {
+        Some(read) => Some(read?.into_iter().collect()),
+        None => None,
+    };
+    Some(TenantPlan {
+        name: name?,
+        keys: keys?,
+        models,
+        quotas: Quotas {
+            concurrent: concurrent.flatten(),
+            requests: requests.flatten(),
+            tokens: tokens.flatten(),
+        },
+        private_prefix: private_prefix?,
+    })
+}
+
+/// One hash, or a list of hashes and of tables with a hash and the day on which it ends. None is repeated in a message:
+/// what is typed in the place of a hash may be the key itself.
+fn keys_of(
+    value: &Value<'_>,
+    section: &Section<'_>,
+    tenant: Option<&Arc<str>>,
+    known: &mut Vec<Known>,
+) -> Option<Vec<KeyPlan>> {
+    if value.is_empty() {
+        value.refuse("there is no key here: nobody could be this tenant");
+    }
+    let items = if value.is_text() {
+        None
+    } else {
+        Some(value.items()?)
+    };
+    let typed = items.as_deref().unwrap_or(std::slice::from_ref(value));
+    let mut keys = Vec::new();
+    for item in typed {
+        let Some(key) = key(item) else { continue };
+        if let Some(twin) = known.iter().find(|twin| twin.hash == key.hash) {
+            let message = match (&twin.tenant, tenant) {
+                (Some(theirs), Some(ours)) if theirs == ours => {
+                    format!("\"{ours}\" has this hash already")
+                }
+                (Some(theirs), Some(ours)) => {
+                    let line = twin.line;
+                    format!("\"{ours}\" and \"{theirs}\" at line {line} have the same hash")
+                }
+                _ => format!("the tenant at line {} has this hash", twin.line),
+            };
+            item.refuse_for(message, "make a key for each: forebay key new");
+        }
+        known.push(Known {
+            hash: key.hash,
+            tenant: tenant.cloned(),
+            line: section.line(),
+        });
+        keys.push(key);
+    }
+    Some(keys)
+}
+
+fn key(value: &Value<'_>) -> Option<KeyPlan> {
+    if !value.is_table() {
+        let hash = hash(value)?;
+        return Some(KeyPlan { hash, until: None });
+    }
+    let (mut found, mut until) = (None, None);
+    for (name, typed) in value.entries()? {
+        match name.as_str() {
+            "hash" => found = Some(hash(&typed)),
+            "until" => until = Some(moment(&typed)),
+            _ => typed.refuse("a key has a hash and an until, and nothing else"),
+        }
+    }
+    let Some(hash) = found else {
+        value.refuse("the hash is missing");
+        return None;
+    };
+    let until = match until {
+        Some(read) => Some(read?),
+        None => None,
+    };
+    Some(KeyPlan { hash: hash?, until })
+}
+
+fn hash(value: &Value<'_>) -> Option<KeyHash> {
+    let text = value.text()?;
+    let hash = KeyHash::typed(&text);
+    if hash.is_none() {
+        value.refuse_for(
+            "this is not the hash of a key",
+            "write what `forebay key new` prints: key_hash = \"sha256:…\"",
+        );
+    }
+    hash
+}
+
+fn moment(value: &Value<'_>) -> Option<Seconds> {
+    let text = value.text()?;
+    let moment = clock::from_rfc3339(&text);
+    if moment.is_none() {
+        value.refuse_for(
+            "this is neither a date nor a time in UTC",
+            "write: until = \"2027-01-01\", or \"2027-01-01T12:00:00Z\"",
+        );
+    }
+    moment
+}
