@@ -55,10 +55,12 @@ pub(super) fn limited(refused: Refused, tokens: Reserved) -> Fault {
     let asked = tokens.sum();
     let message = match (by, wait) {
         (Limited::Concurrent, _) => {
-            format!("{most} requests of this key are open, as many as may be (max_concurrent)")
+            format!("this tenant has as many requests open as it may: {most} (max_concurrent)")
         }
         (Limited::Requests, _) => {
-            format!("this key may send {most} requests a minute (requests_per_minute)")
+            format!(
+                "this tenant has sent as many requests as it may: {most} a minute (requests_per_minute)"
+            )
         }
         (Limited::Tokens, Some(_)) => format!(
             "this request asks for about {asked} tokens, prompt and answer together, and {left} of the {most} a minute are left (tokens_per_minute)"

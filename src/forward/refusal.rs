@@ -12,7 +12,7 @@ use crate::fault::{Fault, Kind, Quota};
 use crate::observe::Exchange;
 use crate::units::Seconds;
 
-/// How a limit stands, in whole numbers (draft-ietf-httpapi-ratelimit-headers-06, §3): what OpenAI's and Anthropic's
+/// How a limit stands, in whole numbers (draft-ietf-httpapi-ratelimit-headers-06): what OpenAI's and Anthropic's
 /// own headers tell under other names.
 const RATE_LIMIT: [HeaderName; 3] = [
     HeaderName::from_static("ratelimit-limit"),

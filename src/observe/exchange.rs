@@ -598,6 +598,62 @@ mod tests {
     }
 
     #[test]
+    fn who_keeps_accounts_is_told_once_what_a_request_came_to() {
+        type Life = fn(&mut Exchange);
+        let sent: Life = |it| it.attempt(WorkerId(0));
+        let spent = |served, prompt, output| Spent {
+            served,
+            prompt,
+            output,
+        };
+        let lives: [(Life, Spent); 6] = [
+            (|_| (), spent(false, None, None)),
+            (
+                |it| it.fault(&Fault::new(Kind::NoWorker, "down")),
+                spent(false, None, None),
+            ),
+            (sent, spent(true, None, None)),
+            (
+                |it| {
+                    it.attempt(WorkerId(0));
+                    it.fault(&Fault::new(Kind::WorkerFailed, "lost"));
+                },
+                spent(false, None, None),
+            ),
+            (
+                |it| {
+                    it.attempt(WorkerId(0));
+                    it.status(StatusCode::OK);
+                    it.token_events(3, it.started());
+                    it.broke(Kind::Stalled);
+                },
+                spent(true, None, Some(3)),
+            ),
+            (
+                |it| {
+                    it.attempt(WorkerId(0));
+                    it.status(StatusCode::OK);
+                    it.token_events(3, it.started());
+                    it.usage(Some(7), None, Some(5));
+                    it.complete();
+                },
+                spent(true, Some(7), Some(5)),
+            ),
+        ];
+        let seen = Seen::new();
+        for (number, (live, expected)) in lives.into_iter().enumerate() {
+            let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
+            let telling = Arc::clone(&told);
+            let mut exchange = seen.open();
+            exchange.at_end(Box::new(move |spent| telling.lock().push(spent)));
+            live(&mut exchange);
+            assert!(told.lock().is_empty(), "{number}: it has not ended yet");
+            drop(exchange);
+            assert_eq!(*told.lock(), [expected], "{number}");
+        }
+    }
+
+    #[test]
     fn a_defect_of_ours_is_counted_and_not_blamed_on_the_client() {
         let seen = Seen::new();
         let exchange = seen.open();

@@ -19,6 +19,22 @@ struct Known {
     line: usize,
 }
 
+impl Known {
+    /// That a tenant has this hash as well.
+    fn told(&self, also: Option<&Arc<str>>) -> String {
+        let line = self.line;
+        match (&self.tenant, also) {
+            (Some(first), Some(also)) if first == also => {
+                format!("\"{first}\" has this hash already")
+            }
+            (Some(first), Some(also)) => {
+                format!("\"{also}\" and \"{first}\" at line {line} have the same hash")
+            }
+            _ => format!("the tenant at line {line} has this hash"),
+        }
+    }
+}
+
 /// The tenants in their order; no two share a name or a key.
 pub fn tenants(sections: &[Section<'_>]) -> Option<Vec<TenantPlan>> {
     let names = name::names(sections, "tenant");
@@ -42,25 +58,21 @@ fn tenant(
     }
     let keys = section.value("key_hash");
     let keys = keys.and_then(|value| keys_of(&value.concealed(), section, name.as_ref(), known));
-    let models = section.given("models").map(|value| models::names(&value));
-    let count = |key| section.given(key).map(|value| value.count());
-    let concurrent = count("max_concurrent");
-    let requests = count("requests_per_minute");
-    let tokens = count("tokens_per_minute");
-    let private_prefix = section.value("private_prefix")?.flag();
-    let models = match models {
-        Some(read) => Some(read?.into_iter().collect()),
-        None => None,
+    let models = section.given("models");
+    let models = models.and_then(|value| models::names(&value));
+    let count = |key| section.given(key).and_then(|value| value.count());
+    let quotas = Quotas {
+        concurrent: count("max_concurrent"),
+        requests: count("requests_per_minute"),
+        tokens: count("tokens_per_minute"),
     };
+    let private_prefix = section.value("private_prefix");
+    let private_prefix = private_prefix.and_then(|value| value.flag());
     Some(TenantPlan {
         name: name?,
         keys: keys?,
-        models,
-        quotas: Quotas {
-            concurrent: concurrent.flatten(),
-            requests: requests.flatten(),
-            tokens: tokens.flatten(),
-        },
+        models: models.map(|names| names.into_iter().collect()),
+        quotas,
         private_prefix: private_prefix?,
     })
 }
@@ -76,26 +88,17 @@ fn keys_of(
     if value.is_empty() {
         value.refuse("there is no key here: nobody could be this tenant");
     }
-    let items = if value.is_text() {
+    let listed = if value.is_text() {
         None
     } else {
         Some(value.items()?)
     };
-    let typed = items.as_deref().unwrap_or(std::slice::from_ref(value));
+    let typed = listed.as_deref().unwrap_or(std::slice::from_ref(value));
     let mut keys = Vec::new();
     for item in typed {
         let Some(key) = key(item) else { continue };
         if let Some(twin) = known.iter().find(|twin| twin.hash == key.hash) {
-            let message = match (&twin.tenant, tenant) {
-                (Some(theirs), Some(ours)) if theirs == ours => {
-                    format!("\"{ours}\" has this hash already")
-                }
-                (Some(theirs), Some(ours)) => {
-                    let line = twin.line;
-                    format!("\"{ours}\" and \"{theirs}\" at line {line} have the same hash")
-                }
-                _ => format!("the tenant at line {} has this hash", twin.line),
-            };
+            let message = twin.told(tenant);
             item.refuse_for(message, "make a key for each: forebay key new");
         }
         known.push(Known {
@@ -117,17 +120,13 @@ fn key(value: &Value<'_>) -> Option<KeyPlan> {
     for (name, typed) in value.entries()? {
         match name.as_str() {
             "hash" => found = Some(hash(&typed)),
-            "until" => until = Some(moment(&typed)),
+            "until" => until = moment(&typed),
             _ => typed.refuse("a key has a hash and an until, and nothing else"),
         }
     }
     let Some(hash) = found else {
         value.refuse("the hash is missing");
         return None;
-    };
-    let until = match until {
-        Some(read) => Some(read?),
-        None => None,
     };
     Some(KeyPlan { hash: hash?, until })
 }
