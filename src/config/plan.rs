@@ -5,9 +5,11 @@
 
 mod cost;
 mod geoip;
+mod key_hash;
 mod machine;
 mod queue;
 pub mod region;
+mod tenant;
 mod worker;
 
 use std::net::SocketAddr;
@@ -21,9 +23,11 @@ use crate::decide::{AllDown, Policy, RegionId};
 use crate::units::{Bytes, Seconds, WorkerId};
 pub use cost::{CostRate, MoneyUnit};
 pub use geoip::GeoIp;
+pub use key_hash::KeyHash;
 pub use machine::MachinePlan;
 pub use queue::{ClassPlan, QueuePlan};
 pub use region::{Country, RegionPlan, Zone, ZonesPlan};
+pub use tenant::{KeyPlan, TenantPlan};
 pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
@@ -53,6 +57,8 @@ pub struct Plan {
     pub workers: Vec<WorkerPlan>,
     /// Patterns tried before the built-in paths, first match wins.
     pub routes: Vec<RoutePlan>,
+    /// Who may send requests; names and keys are unique. None means everybody, without a key.
+    pub tenants: Vec<TenantPlan>,
     /// Timeouts of built-in paths, before a worker's own.
     pub timeouts: Timeouts,
     /// Logs.
