@@ -68,7 +68,7 @@ pub enum Blame {
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Kind; 20] = [
+    pub const ALL: [Kind; 21] = [
         Kind::BadRequest,
         Kind::Unauthorized,
         Kind::Forbidden,

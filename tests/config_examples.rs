@@ -60,7 +60,7 @@ fn worker_on_desk() -> String {
 }
 
 /// What examples refer to, each with a table that has it.
-const REFERRED: [(&str, &str); 6] = [
+const REFERRED: [(&str, &str); 7] = [
     ("worker.machine", "[[machine]]\nname = \"desk\"\n"),
     ("listen.region", "[[region]]\nname = \"home\"\n"),
     (

@@ -538,9 +538,19 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "max_concurrent = ",
     ),
     (
-        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nclass = \"paid\"",
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nbudget = \"3 EUR/day\"",
         "not supported by this version yet",
         "leave it out",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nclass = \"pad\"",
+        "there is no class of this name",
+        "did you mean \"paid\"?",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nzones = [\"eu\"]",
+        "lies in a zone of this name",
+        "zone = \"eu\"",
     ),
     (
         "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nbudgets = 3",

@@ -510,7 +510,10 @@ fn a_tenant_s_class_says_who_goes_first_and_no_word_raises_it() {
         .start();
     let (high, low) = (bearer("high"), bearer("low"));
     let high = [("authorization", high.as_str())];
-    let boasting = [("authorization", low.as_str()), ("x-forebay-priority", "paid")];
+    let boasting = [
+        ("authorization", low.as_str()),
+        ("x-forebay-priority", "paid"),
+    ];
     worker.tune(|knobs| knobs.fail(Failure::Hang, 1));
     let mut held = proxy.connect();
     held.send(&request("POST", CHAT, &high, chat("held").as_bytes()));

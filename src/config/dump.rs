@@ -58,7 +58,10 @@ pub fn json(plan: &Plan) -> String {
         ("machine", list(machines.iter().map(machine))),
         ("worker", list(workers.iter().map(show_worker))),
         ("route", list(routes.iter().map(route))),
-        ("tenant", list(tenants.iter().map(|tenant| show_tenant(tenant, queue)))),
+        (
+            "tenant",
+            list(tenants.iter().map(|tenant| show_tenant(tenant, queue))),
+        ),
         ("log", show_log(log)),
     ])
 }
@@ -272,7 +275,9 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
     let most = |count: &Option<u32>| or_null(count.map(|count| count.to_string()));
     let models = models.as_ref().map(|names| list(names.iter().map(text)));
     let class = queue.classes.get(usize::from(*class));
-    let zones = zones.as_ref().map(|zones| list(zones.names.iter().map(text)));
+    let zones = zones
+        .as_ref()
+        .map(|zones| list(zones.names.iter().map(text)));
     object(&[
         ("name", text(name)),
         ("key_hash", list(keys.iter().map(show_key))),

@@ -10,6 +10,7 @@
 mod considering;
 mod eligible;
 mod models;
+mod refusals;
 mod reserve;
 mod testing;
 
@@ -23,7 +24,6 @@ use super::health::State;
 use super::machine::Machine;
 use super::pick::{Candidate, Policy};
 use super::reuse::{Belief, Reuse};
-use super::standing::AllDown;
 use super::told_load::Heard;
 use super::traffic::{self, Traffic, believable};
 use super::unsupported::Unsupported;
@@ -31,9 +31,6 @@ use super::worker::Worker;
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
 use models::Model;
-
-/// A longer name is compared by its beginning only: a client chooses how long it is.
-const COMPARED_CHARS: usize = 256;
 
 /// The workers, what they serve, and whose turn it is.
 #[derive(Debug)]
@@ -329,67 +326,6 @@ impl Roster {
         }
         let machine = &mut self.machines[self.homes[worker.index()]];
         self.workers[worker.index()].book(order, machine, now)
-    }
-
-    /// What a request lacks that has no candidate.
-    pub(super) fn lacks(&self, ask: &Ask, tried: &[WorkerId]) -> NoChoice {
-        match self.row(ask) {
-            Some(row) => self.refusal(ask, row, tried),
-            None => self.unknown(ask),
-        }
-    }
-
-    /// Whether somebody may come up whom this request can wait for. For who comes and goes nobody waits.
-    pub(super) fn is_awaited(&self, ask: &Ask) -> bool {
-        self.row(ask).is_some_and(|row| {
-            let nobody_lists_it = self.models[row].workers.is_empty();
-            nobody_lists_it || self.serving(ask, row).any(|worker| !worker.spec().optional)
-        })
-    }
-
-    /// Why there was no candidate.
-    fn refusal(&self, ask: &Ask, row: usize, tried: &[WorkerId]) -> NoChoice {
-        let fit = self.fit(ask, row, tried);
-        let need = fit.need();
-        let returns = |worker: &Worker| {
-            worker.condition().state() == State::Ejected
-                && !worker.spec().optional
-                && !tried.contains(&worker.id())
-                && !need.exceeds(worker)
-        };
-        let serving = || self.serving(ask, row);
-        if serving().any(|worker| fit.may_wait(worker)) {
-            NoChoice::Busy
-        } else if self.rules.all_down == AllDown::Queue && serving().any(returns) {
-            NoChoice::Away
-        } else if serving().next().is_some() && serving().all(|worker| need.exceeds(worker)) {
-            let most = need.most(serving());
-            NoChoice::TooLong { most }
-        } else if self.models[row].workers.is_empty() || serving().next().is_some() {
-            // A known name is not unknown because nobody lists it just now.
-            NoChoice::Down
-        } else if self.routed(ask, row).next().is_some() {
-            NoChoice::Residency
-        } else {
-            self.unknown(ask)
-        }
-    }
-
-    /// Nobody allowed serves it, up or down.
-    fn unknown(&self, ask: &Ask) -> NoChoice {
-        let Some(wanted) = &ask.model else {
-            return NoChoice::Down;
-        };
-        let start: String = wanted.as_str().chars().take(COMPARED_CHARS).collect();
-        let likeness = |name: &ModelName| strsim::jaro_winkler(&start, name.as_str());
-        let nearest = self
-            .rows
-            .iter()
-            .filter(|(_, row)| self.serving(ask, **row).next().is_some())
-            .filter_map(|(name, _)| name.as_ref())
-            .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-            .cloned();
-        NoChoice::UnknownModel { nearest }
     }
 }
 

@@ -95,7 +95,10 @@ fn tenant(
 /// The place of a class among them.
 fn class_of(value: &Value<'_>, classes: Option<&[ClassPlan]>) -> Option<u8> {
     let wanted = value.text()?;
-    let names: Vec<_> = classes?.iter().map(|class| Some(class.name.clone())).collect();
+    let names: Vec<_> = classes?
+        .iter()
+        .map(|class| Some(class.name.clone()))
+        .collect();
     let place = name::position(value, &wanted, "class", &names)?;
     u8::try_from(place).ok()
 }

@@ -12,8 +12,7 @@ use super::tenants::TENANTS;
 /// Every key.
 pub const ROWS: &[Row] = &joined();
 
-const COUNT: usize =
-    PROCESS.len() + QUEUE.len() + REGIONS.len() + FLEET.len() + TENANTS.len();
+const COUNT: usize = PROCESS.len() + QUEUE.len() + REGIONS.len() + FLEET.len() + TENANTS.len();
 
 const fn joined() -> [Row; COUNT] {
     let mut rows = [PROCESS[0]; COUNT];
