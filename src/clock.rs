@@ -81,6 +81,41 @@ pub fn rfc3339(wall: Seconds) -> String {
     String::from_utf8(text.to_vec()).unwrap_or_default()
 }
 
+/// Seconds since 1970 of a date, which means its first moment, or of a time, both in UTC and as [`rfc3339`] writes them:
+/// `2027-01-01`, `2027-01-01T12:00:00Z`. What it would not write so is none: the 30th of February, a year before 1970.
+#[must_use]
+pub fn from_rfc3339(text: &str) -> Option<Seconds> {
+    let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(time.strip_suffix('Z')?, ':', [2, 2, 2])?;
+    if month == 0 || day == 0 || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let (month_index, year) = if month > 2 {
+        (month - 3, year)
+    } else {
+        (month + 9, year.checked_sub(1)?)
+    };
+    let day_of_year = (153 * month_index + 2) / 5 + day - 1;
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let days = (365 * year + leap_days + day_of_year).checked_sub(719_468)?;
+    let wall = Seconds(f64::from(days) * 86_400.0);
+    let same_day = rfc3339(wall).starts_with(date);
+    same_day.then_some(wall + Seconds(f64::from(3_600 * hour + 60 * minute + second)))
+}
+
+/// Numbers of so many digits with a sign between them.
+fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[u32; 3]> {
+    let mut parts = text.split(between);
+    let mut read = [0; 3];
+    for (number, length) in read.iter_mut().zip(digits) {
+        let part = parts.next()?;
+        let plain = part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());
+        *number = part.parse().ok().filter(|_| plain)?;
+    }
+    parts.next().is_none().then_some(read)
+}
+
 /// Fills a place with a number's last digits.
 fn write_digits(place: &mut [u8], mut number: u64) {
     for digit in place.iter_mut().rev() {
@@ -100,6 +135,39 @@ mod tests {
         assert_eq!(at(951_782_400.0), "2000-02-29T00:00:00.000Z");
         assert_eq!(at(1_796_006_599.5), "2026-11-30T02:43:19.500Z");
         assert_eq!(at(4_107_542_399.0), "2100-02-28T23:59:59.000Z");
+    }
+
+    #[test]
+    fn dates_and_times_come_back_as_they_were_written() {
+        let read = |text| from_rfc3339(text).map(|wall| wall.0);
+        assert_eq!(read("1970-01-01"), Some(0.0));
+        assert_eq!(read("2000-02-29"), Some(951_782_400.0));
+        assert_eq!(read("2026-11-30T02:43:19Z"), Some(1_796_006_599.0));
+        assert_eq!(read("2100-02-28T23:59:59Z"), Some(4_107_542_399.0));
+        for day in 0..60_000 {
+            let wall = Seconds(f64::from(day) * 86_400.0);
+            assert_eq!(from_rfc3339(&rfc3339(wall)[..10]), Some(wall));
+        }
+        for odd in [
+            "",
+            "2027",
+            "2027-1-1",
+            "2027-02-29",
+            "2027-13-01",
+            "2027-00-10",
+            "2027-01-00",
+            "1969-12-31",
+            "0000-01-01",
+            "+027-01-01",
+            "2027-01-01T24:00:00Z",
+            "2027-01-01T12:00Z",
+            "2027-01-01T12:00:00",
+            "2027-01-01T12:00:00+01:00",
+            "2027-01-01 ",
+            "2027-01-01-01",
+        ] {
+            assert_eq!(read(odd), None, "{odd}");
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub enum Kind {
     BodyTooLarge,
     /// The body is compressed; routing would read something else than the worker does.
     UnsupportedEncoding,
+    /// The tenant uses as much as it may.
+    RateLimited,
     /// All workers are at their limit and so is the queue.
     QueueFull,
     /// Waited in the queue as long as is allowed.
@@ -66,7 +68,7 @@ pub enum Blame {
 
 impl Kind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Kind; 20] = [
+    pub const ALL: [Kind; 21] = [
         Kind::BadRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -77,6 +79,7 @@ impl Kind {
         Kind::RequestTimeout,
         Kind::BodyTooLarge,
         Kind::UnsupportedEncoding,
+        Kind::RateLimited,
         Kind::QueueFull,
         Kind::QueueTimeout,
         Kind::ClientGone,
@@ -102,6 +105,7 @@ impl Kind {
             Kind::RequestTimeout => (408, "request_timeout", Blame::Client),
             Kind::BodyTooLarge => (413, "body_too_large", Blame::Client),
             Kind::UnsupportedEncoding => (415, "unsupported_encoding", Blame::Client),
+            Kind::RateLimited => (429, "rate_limited", Blame::Client),
             Kind::QueueFull => (429, "queue_full", Blame::Proxy),
             Kind::QueueTimeout => (429, "queue_timeout", Blame::Proxy),
             Kind::ClientGone => (499, "client_gone", Blame::Client),
@@ -147,6 +151,19 @@ pub struct Fault {
     pub param: Option<&'static str>,
     /// The methods that would have been taken (`Allow`), when the method was wrong.
     pub allow: Option<&'static str>,
+    /// How much there is of what was used up, when a limit was in the way.
+    pub quota: Option<Quota>,
+}
+
+/// A limit by the minute and how it stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quota {
+    /// What a minute has.
+    pub limit: u32,
+    /// What is left.
+    pub remaining: u32,
+    /// When all of it is there again.
+    pub reset: Seconds,
 }
 
 impl Fault {
@@ -159,6 +176,7 @@ impl Fault {
             retry_after: None,
             param: None,
             allow: None,
+            quota: None,
         }
     }
 
@@ -180,6 +198,13 @@ impl Fault {
     #[must_use]
     pub fn allow(mut self, methods: &'static str) -> Self {
         self.allow = Some(methods);
+        self
+    }
+
+    /// Says how the limit stands that was in the way.
+    #[must_use]
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
         self
     }
 }
@@ -212,8 +237,8 @@ mod tests {
     #[test]
     fn statuses_of_4xx_blame_the_client_unless_load_is_the_cause() {
         for kind in Kind::ALL {
-            let client =
-                kind.status().is_client_error() && kind.status() != StatusCode::TOO_MANY_REQUESTS;
+            let load = [Kind::QueueFull, Kind::QueueTimeout].contains(&kind);
+            let client = kind.status().is_client_error() && !load;
             assert_eq!(kind.blame() == Blame::Client, client, "{kind:?}");
         }
     }

@@ -8,6 +8,8 @@ mod class;
 mod client;
 mod limit;
 
+use std::collections::BTreeSet;
+
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
@@ -31,8 +33,12 @@ const KSERVE_HEADER_LENGTH: &str = "inference-header-content-length";
 pub struct Offered<'a> {
     /// The models served, by the names that clients say.
     pub models: &'a [ModelName],
+    /// Those that the tenant may use, and hear of; all when absent.
+    pub theirs: Option<&'a BTreeSet<ModelName>>,
     /// Tokens of a prompt and its answer that fit every worker.
     pub room: f64,
+    /// The tenant whose prompts share nothing with others'.
+    pub apart: Option<&'a str>,
 }
 
 /// Where a request goes.
@@ -62,6 +68,17 @@ impl Way<'_> {
             Way::BuiltIn(BuiltIn::Inference(inference)) => inference.kind,
             Way::BuiltIn(_) => "kserve",
         }
+    }
+
+    /// Whether it says only how the proxy itself is, which everybody may hear.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        matches!(
+            self,
+            Way::BuiltIn(
+                BuiltIn::Health | BuiltIn::Ready | BuiltIn::KServeLive | BuiltIn::KServeReady
+            )
+        )
     }
 
     /// The timeouts that hold on this way, before a worker's own.
@@ -205,14 +222,14 @@ fn inference(
         (Some(name), _) => ModelName::new(name),
         (None, [only]) => only.clone(),
         (None, _) => {
-            let message = format!("`model` is missing; served are: {}", listed(offered.models));
+            let message = format!("`model` is missing; served are: {}", listed(offered));
             return Err(Fault::new(Kind::BadRequest, message).param("model"));
         }
     };
     let prefix = if kind.generates {
         let salt = Salt {
             model: model.as_str(),
-            tenant: None,
+            tenant: offered.apart,
         };
         facts::prefix(body, &peek, salt)
     } else {
@@ -274,13 +291,11 @@ fn embed(model: Option<ModelName>, prompt: Length) -> RequestFacts {
 }
 
 /// Up to eight names, for a message.
-fn listed(models: &[ModelName]) -> String {
-    let shown: Vec<_> = models.iter().take(8).map(ModelName::as_str).collect();
-    let more = if models.len() > shown.len() {
-        ", …"
-    } else {
-        ""
-    };
+fn listed(offered: Offered<'_>) -> String {
+    let theirs = |model: &&ModelName| offered.theirs.is_none_or(|theirs| theirs.contains(*model));
+    let mut models = offered.models.iter().filter(theirs);
+    let shown: Vec<_> = models.by_ref().take(8).map(ModelName::as_str).collect();
+    let more = if models.next().is_some() { ", …" } else { "" };
     shown.join(", ") + more
 }
 

@@ -15,10 +15,10 @@ use http::header::EXPECT;
 use http::request::Parts;
 use http::{Request, Response};
 
-use crate::admission::Intake;
+use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
 use crate::config::Plan;
-use crate::decide::{Ask, Claim, RegionId, Shortlist, State, Work};
+use crate::decide::{Ask, Claim, RegionId, Reserved, Shortlist, State, Work, Zones};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::Fleet;
@@ -40,6 +40,8 @@ pub struct App {
     pub plan: ArcSwap<Plan>,
     /// Metrics and the access log.
     pub observe: Arc<Observe>,
+    /// Who may come in.
+    pub admission: Admission,
     /// Reads request bodies.
     pub intake: Intake,
     /// The workers as they are now.
@@ -124,12 +126,15 @@ where
     let plan = app.plan.load_full();
     let way = inspect::way(head, &plan)?; // 400 404 405
     exchange.set_route(way.route());
-    if let Some(own) = own::answer(app, &way)? {
+    let pass = app
+        .admission
+        .enter(&head.headers, way.is_public(), exchange)?; // 400 401 429
+    if let Some(own) = own::answer(app, &way, &pass)? {
         return Ok(Answer::Own(own)); // 200, and 403 404 503 of our own
     }
 
     let deadline = inspect::deadline(&head.headers)?; // 400
-    let class = inspect::class(&head.headers, &plan.queue, 0)?; // 400
+    let class = inspect::class(&head.headers, &plan.queue, pass.class())?; // 400
     let began = app.clock.now();
     let held = app.intake.read(body).await?; // 400 408 413 503
     exchange.body_read(app.clock.now() - began);
@@ -138,7 +143,9 @@ where
     let catalogue = app.fleet.catalogue();
     let offered = Offered {
         models: catalogue.served(),
+        theirs: pass.models(),
         room: catalogue.room(),
+        apart: pass.apart(),
     };
     let facts = inspect::facts(&way, head, held.bytes(), offered)?; // 400 415
     exchange.set_kind(way.kind());
@@ -146,15 +153,19 @@ where
     if let Some(model) = &facts.model {
         exchange.set_model(model, catalogue.knows(model));
     }
+    pass.ask(facts.model.as_ref(), tokens(&facts, &way))?; // 403 429
 
     let left = deadline.map(|span| exchange.started() + span - app.clock.now());
     let claim = Claim {
         class,
-        tenant: 0,
+        tenant: pass.number(),
         bytes: held.bytes().len() as u64,
     };
     let from = client.region(&head.headers, &plan);
-    let ask = ask(&facts, &way, from, left, claim);
+    let ask = Ask {
+        zones: within(&way, pass.zones()),
+        ..ask(&facts, &way, from, left, claim)
+    };
     let began = app.clock.now();
     let mut considered = Shortlist::default();
     let limit = Limit::of(way.timeouts(&plan).total, deadline);
@@ -188,6 +199,28 @@ where
     Ok(Answer::Begun(begun))
 }
 
+/// What a request may come to in tokens. Only of a text is that known beforehand.
+fn tokens(facts: &RequestFacts, way: &Way<'_>) -> Reserved {
+    match way {
+        Way::BuiltIn(BuiltIn::Inference(_)) => {
+            Reserved::for_request(facts.prompt, facts.generates, facts.max_tokens)
+        }
+        Way::BuiltIn(_) | Way::Route(_) => Reserved::default(),
+    }
+}
+
+/// Where a request may go: where both its route and its tenant may.
+fn within(way: &Way<'_>, theirs: Option<Zones>) -> Option<Zones> {
+    let routed = match way {
+        Way::Route(route) => route.zones.as_ref().map(|zones| zones.set),
+        Way::BuiltIn(_) => None,
+    };
+    match (routed, theirs) {
+        (Some(routed), Some(theirs)) => Some(routed.common(theirs)),
+        (routed, theirs) => routed.or(theirs),
+    }
+}
+
 fn ask(
     facts: &RequestFacts,
     way: &Way<'_>,
@@ -195,17 +228,14 @@ fn ask(
     deadline: Option<Seconds>,
     claim: Claim,
 ) -> Ask {
-    let (only, zones, path) = match way {
-        Way::Route(route) => {
-            let zones = route.zones.as_ref().map(|zones| zones.set);
-            (Some(route.workers.clone()), zones, None)
-        }
-        Way::BuiltIn(built_in) => (None, None, Some(built_in.route())),
+    let (only, path) = match way {
+        Way::Route(route) => (Some(route.workers.clone()), None),
+        Way::BuiltIn(built_in) => (None, Some(built_in.route())),
     };
     Ask {
         model: facts.model.clone(),
         only,
-        zones,
+        zones: None,
         from,
         path,
         work: if facts.generates {

@@ -34,7 +34,7 @@ use pingora_core::services::listening::Service;
 use socket2::{Domain, Socket, Type};
 
 use crate::admin::{Admin, Sights, token};
-use crate::admission::Intake;
+use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
 use crate::config::{self, Plan};
 use crate::fleet::Fleet;
@@ -122,8 +122,11 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
     };
     let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
+    let admission = Admission::new(&plan.tenants, clock, &observe.metrics)
+        .map_err(|error| StartError(format!("a tenant's metrics can't be made: {error}")))?;
     Ok(App {
         clock,
+        admission,
         intake: Intake::new(&plan.limits, observe.clone()),
         forward: Forward::new(clock, fleet.clone(), upstreams.clone()),
         upstreams,

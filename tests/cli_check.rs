@@ -48,6 +48,30 @@ fn a_good_file_is_0() {
 }
 
 #[test]
+fn a_key_is_new_each_time_and_its_line_lets_it_in() {
+    let folder = folder_with(GOOD);
+    let made = forebay(&folder, &["key", "new", "--json"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let made: serde_json::Value = serde_json::from_str(&made.out).unwrap();
+    let text = |key: &str| made[key].as_str().unwrap();
+    assert!(text("key").starts_with("fb_") && text("key").len() == 46);
+    assert_eq!(made.as_object().unwrap().len(), 2);
+
+    let told = forebay(&folder, &["key", "new"]).out;
+    assert!(!told.contains(text("key")), "{told}");
+    let line = told.lines().find(|line| line.contains("key_hash = "));
+    let tenant = format!("[[tenant]]\nname = \"app\"\n{}\n", line.unwrap());
+    fs::write(
+        folder.path().join("forebay.toml"),
+        format!("{GOOD}{tenant}"),
+    )
+    .unwrap();
+    let checked = forebay(&folder, &["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    assert_eq!(forebay(&folder, &["key"]).code, Some(2));
+}
+
+#[test]
 fn a_secret_file_that_is_too_long_to_be_one_is_2() {
     let folder = folder_with(&format!("{GOOD}key = {{ file = \"key\" }}\n"));
     for (length, code) in [(64 << 10, 0), ((64 << 10) + 1, 2)] {

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use support::engine::Engine;
-use support::engine::knobs::Dialect;
-use support::engine::knobs::Failure;
+use support::engine::knobs::{Dialect, Failure, Knobs};
 use support::proxy::Proxy;
+use support::tenant::tenant;
 
 /// Where the repository is.
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
@@ -43,9 +43,16 @@ fn python() -> PathBuf {
 /// Runs a script against the proxy; it fails by its exit status.
 #[track_caller]
 fn content(script: &str, proxy: &Proxy) {
+    content_with(script, proxy, &[]);
+}
+
+/// Runs a script that is given keys.
+#[track_caller]
+fn content_with(script: &str, proxy: &Proxy, keys: &[&str]) {
     let output = Command::new(python())
         .arg(format!("{REPOSITORY}/tests/clients/{script}"))
         .arg(format!("http://{}", proxy.address()))
+        .args(keys)
         .output()
         .unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -69,6 +76,39 @@ fn openai_hears_of_a_broken_stream() {
 #[test]
 fn anthropic_is_content() {
     content("anthropic_client.py", &Proxy::before(&Engine::start()));
+}
+
+#[test]
+fn openai_with_a_key_is_told_what_its_tenant_may() {
+    let worker = Engine::with(Knobs {
+        decode: 0.001,
+        ..Knobs::default()
+    });
+    let tenants = [
+        tenant("right", "fb_right", "models = [\"m\"]"),
+        tenant("slow", "fb_slow", "requests_per_minute = 60"),
+        tenant("full", "fb_full", "max_concurrent = 1"),
+    ];
+    let proxy = Proxy::setup()
+        .section(&tenants.concat())
+        .worker("w", &worker)
+        .start();
+    let keys = ["fb_right", "fb_slow", "fb_full"];
+    content_with("openai_tenant.py", &proxy, &keys);
+}
+
+#[test]
+fn anthropic_with_a_key_is_told_what_its_tenant_may() {
+    let worker = Engine::start();
+    let tenants = [
+        tenant("right", "fb_right", "models = [\"m\"]"),
+        tenant("empty", "fb_empty", "requests_per_minute = 1"),
+    ];
+    let proxy = Proxy::setup()
+        .section(&tenants.concat())
+        .worker("w", &worker)
+        .start();
+    content_with("anthropic_tenant.py", &proxy, &["fb_right", "fb_empty"]);
 }
 
 #[test]

@@ -24,6 +24,14 @@ const WORKER: [(&str, &str); 4] = [
     ("models", "models = [\"m\"]"),
 ];
 
+const TENANT: [(&str, &str); 2] = [
+    ("name", "name = \"app\""),
+    (
+        "key_hash",
+        "key_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+    ),
+];
+
 fn env(name: &str) -> Option<String> {
     let folder = matches!(name, "STATE_DIRECTORY" | "XDG_STATE_HOME");
     (!folder).then(|| "value-of-the-environment".to_owned())
@@ -52,7 +60,7 @@ fn worker_on_desk() -> String {
 }
 
 /// What examples refer to, each with a table that has it.
-const REFERRED: [(&str, &str); 6] = [
+const REFERRED: [(&str, &str); 7] = [
     ("worker.machine", "[[machine]]\nname = \"desk\"\n"),
     ("listen.region", "[[region]]\nname = \"home\"\n"),
     (
@@ -63,6 +71,10 @@ const REFERRED: [(&str, &str); 6] = [
     ("machine.region", "[[region]]\nname = \"home\"\n"),
     (
         "route.zones",
+        "[[region]]\nname = \"home\"\nzone = \"eu\"\n",
+    ),
+    (
+        "tenant.zones",
         "[[region]]\nname = \"home\"\nzone = \"eu\"\n",
     ),
 ];
@@ -97,6 +109,12 @@ fn file_around(row: &Row, lines: &str) -> String {
             "{}tags = [\"vision\"]\n[[route]]\npath = \"/a\"\n{lines}\n",
             worker_without("")
         ),
+        "tenant" => {
+            let others = TENANT.iter().filter(|(key, _)| *key != row.name());
+            let others: Vec<_> = others.map(|(_, line)| *line).collect();
+            let others = others.join("\n");
+            format!("[[tenant]]\n{others}\n{lines}\n{}", worker_without(""))
+        }
         "route" if row.name() != "path" => {
             format!("{}[[route]]\npath = \"/a\"\n{lines}\n", worker_without(""))
         }
@@ -221,6 +239,7 @@ fn defaults_are_what_the_contract_says() {
         .collect();
     let mut listed = keys_of(&typed);
     listed.insert("route.repeat".to_owned()); // "unsafe", which shows only on a route
+    listed.insert("tenant.private_prefix".to_owned()); // false, which shows only on a tenant
     for key in rows {
         assert!(
             listed.contains(key),

@@ -502,6 +502,87 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "repeat = \"safe\"",
     ),
     ("+[[route]]\nworkers = [\"a\"]", "required", "path = "),
+    ("+[[tenant]]\nname = \"app\"", "required", "key_hash = "),
+    (
+        "+[[tenant]]\nname = \"-\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+        "requests without a tenant",
+        "name = \"app\"",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = []",
+        "no key here",
+        "key_hash = ",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"fb_key\"",
+        "not the hash of a key",
+        "sha256:",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = { hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\", until = \"soon\" }",
+        "a list is wanted",
+        "key_hash = ",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = [{ hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\", until = \"soon\" }]",
+        "neither a date nor a time",
+        "2027-01-01",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = [{ until = \"2027-01-01\" }]",
+        "hash is missing",
+        "key_hash = ",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = [{ hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\", untill = \"2027-01-01\" }]",
+        "nothing else",
+        "key_hash = ",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = [\"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\", \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"]",
+        "\"app\" has this hash already",
+        "forebay key new",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n[[tenant]]\nname = \"b\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+        "\"b\" and \"app\" at line 6 have the same hash",
+        "forebay key new",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nmodels = []",
+        "no model here",
+        "models = [",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nmodels = [\"a\", \"a\"]",
+        "listed twice",
+        "once",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nmax_concurrent = 0",
+        "out of range",
+        "max_concurrent = ",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nbudget = \"3 EUR/day\"",
+        "not supported by this version yet",
+        "leave it out",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nclass = \"pad\"",
+        "there is no class of this name",
+        "did you mean \"paid\"?",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nzones = [\"eu\"]",
+        "lies in a zone of this name",
+        "zone = \"eu\"",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\nbudgets = 3",
+        "unknown key",
+        "",
+    ),
 ];
 
 fn env(name: &str) -> Option<String> {
@@ -615,6 +696,34 @@ workers = ["b"]
         (35, "route[0].workers[0]"),
     ];
     assert_eq!(places, expected, "{found}");
+}
+
+/// What stands in the place of a hash may be the key itself.
+#[test]
+fn a_key_in_the_place_of_its_hash_is_not_repeated() {
+    for typed in [
+        format!("\"{CANARY}\""),
+        format!("[\"{CANARY}\"]"),
+        format!("[{{ hash = \"{CANARY}\" }}]"),
+        format!("[{{ key = \"{CANARY}\" }}]"),
+        format!("{{ key = \"{CANARY}\" }}"),
+    ] {
+        let text = format!("{WORKER}[[tenant]]\nname = \"app\"\nkey_hash = {typed}\n");
+        let found = problems(&text).to_string();
+        assert!(!found.contains(CANARY), "{found}");
+    }
+}
+
+#[test]
+fn clients_with_keys_may_come_over_a_network() {
+    let tenant = format!(
+        "[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:{}\"\n",
+        "0".repeat(64)
+    );
+    let text = format!("[listen]\nhttp = [\"10.0.0.1:1\"]\n{WORKER}");
+    assert_eq!(problems(&text).iter().count(), 1);
+    let plan = config::parse(&format!("{text}{tenant}"), Path::new("forebay.toml"), &env);
+    assert_eq!(plan.unwrap().tenants.len(), 1);
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn a_log_with_hashes_can_be_played_again() {
     let turns: Vec<_> = turns.map(|line| hashes(line).unwrap()).collect();
     assert_eq!((turns.len(), turns.is_sorted()), (8, true), "{turns:?}");
     assert!(turns[0] >= 6 && !text.contains("long"), "{turns:?}");
-    let embedding = lines.iter().find(|line| line["kind"] == "embeddings");
+    let embedding = lines.iter().find(|line| line["kind"] == "embedding");
     assert_eq!(hashes(embedding.unwrap()), None);
 
     std::fs::write(&fleet, "[[worker]]\nname = \"w\"\ncard = \"RTX4090\"\n").unwrap();

@@ -18,6 +18,7 @@ use support::expect_soon;
 use support::h2_client::H2Client;
 use support::prompt::CHAT;
 use support::proxy::{Proxy, TOKEN};
+use support::tenant::tenant;
 
 /// What a client says and nobody may repeat. Each stands in one place of a request or an answer.
 const CANARIES: [&str; 7] = [
@@ -164,6 +165,53 @@ fn p39_nothing_that_clients_say_is_shown_at_any_level_however_a_request_ends() {
             let place = shown.find(canary);
             let around = place.map(|place| &shown[place.saturating_sub(200)..place + canary.len()]);
             assert!(around.is_none(), "{canary}: …{}", around.unwrap());
+        }
+    }
+}
+
+/// The keys that [`ask`] sends are two, so each request is refused; then one of them is right, in either place.
+#[test]
+fn p39_a_tenant_s_key_is_shown_to_nobody_and_reaches_no_worker() {
+    for right in ["canary-bearer", "canary-api-key"] {
+        let worker = Engine::start();
+        let limits = "requests_per_minute = 3\nmodels = [\"m\"]";
+        let proxy = Proxy::setup()
+            .worker("w", &worker)
+            .section(&format!(
+                "[log]\nlevel = \"trace\"\n{}",
+                tenant("app", right, limits)
+            ))
+            .start();
+        let mut errors = vec![ask(&proxy, CHAT, &body("m", false))];
+        let headers = [
+            [("authorization", "Bearer canary-bearer")],
+            [("x-api-key", "canary-api-key")],
+        ];
+        let mut statuses = Vec::new();
+        for headers in headers.iter().cycle().take(12) {
+            let model = if statuses.is_empty() { "unknown" } else { "m" };
+            let mut client = proxy.connect();
+            let answer = client.call_with("POST", CHAT, headers, body(model, false).as_bytes());
+            statuses.push(answer.status);
+            if answer.reason().is_some() {
+                errors.push(answer.text().to_owned());
+            }
+        }
+        assert!(
+            [200, 401, 429]
+                .iter()
+                .all(|status| statuses.contains(status)),
+            "{statuses:?}"
+        );
+        expect_soon("all are logged", || proxy.log().len() >= 14);
+        let shown = everything_shown(&proxy, &errors);
+        assert!(shown.contains("two different keys") && shown.contains("\"app\""));
+        let passed: Vec<_> = worker.requests();
+        assert!(!passed.is_empty());
+        for canary in ["canary-bearer", "canary-api-key"] {
+            assert!(!shown.contains(canary), "{canary}");
+            let leaked = |head: &[u8]| String::from_utf8_lossy(head).contains(canary);
+            assert!(!passed.iter().any(|seen| leaked(&seen.head)), "{canary}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | key | what |
 //! |---|---|
 //! | `id`, `time` | the request, and when it came |
+//! | `tenant` | whose it was, `-` where nobody is known |
 //! | `route`, `model` | what it was matched to, what it asked for |
 //! | `worker`, `status`, `reason`, `attempts` | how it ended, as the access log says it |
 //! | `queue_s`, `route_s` | the wait in line and the choosing before the first attempt |
@@ -43,6 +44,7 @@ pub(super) fn to_json(decision: &Decision, observe: &Observe) -> sonic_rs::Resul
     sonic_rs::to_string(&Shown {
         id: &decision.id,
         time: clock::rfc3339(decision.arrived),
+        tenant: &decision.tenant,
         route: decision.route.as_ref().map(RouteName::as_str),
         model: decision.model.as_ref().map(ModelName::as_str),
         worker: decision.worker.and_then(|id| observe.worker_name(id)),
@@ -65,6 +67,7 @@ pub(super) fn to_json(decision: &Decision, observe: &Observe) -> sonic_rs::Resul
 struct Shown<'a> {
     id: &'a str,
     time: String,
+    tenant: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     route: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,7 @@
 //! the configuration or the arguments are wrong, 1 anything else.
 
 mod check;
+mod key;
 mod plan_file;
 mod reference;
 mod serve;
@@ -29,6 +30,7 @@ struct CommandLine {
 enum Verb {
     Serve(serve::Serve),
     Check(check::Check),
+    Key(key::Key),
     Reference(reference::Reference),
     Simulate(simulate::Simulate),
 }
@@ -40,6 +42,7 @@ pub fn run() -> ExitCode {
         Ok(CommandLine { verb }) => match verb {
             Verb::Serve(serve) => serve.run(),
             Verb::Check(check) => check.run(),
+            Verb::Key(key) => key.run(),
             Verb::Reference(reference) => reference.run(),
             Verb::Simulate(simulate) => simulate.run(),
         },

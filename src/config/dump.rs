@@ -9,11 +9,13 @@ mod worker;
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, ClassPlan, Limits, Listen, LogPlan, MachinePlan, Plan, QueuePlan, RegionPlan,
-    Retries, RoutePlan, Routing, Secret, TimeoutOverrides, Timeouts, WorkerPlan,
+    AccessTarget, ClassPlan, KeyPlan, Limits, Listen, LogPlan, MachinePlan, Plan, QueuePlan,
+    RegionPlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TimeoutOverrides, Timeouts,
+    WorkerPlan,
 };
 use super::words::Choice;
-use crate::decide::RegionId;
+use crate::clock;
+use crate::decide::{Quotas, RegionId};
 use crate::units::Seconds;
 use worker::show_worker;
 
@@ -35,6 +37,7 @@ pub fn json(plan: &Plan) -> String {
         machines,
         workers,
         routes,
+        tenants,
         timeouts,
         log,
     } = plan;
@@ -55,6 +58,10 @@ pub fn json(plan: &Plan) -> String {
         ("machine", list(machines.iter().map(machine))),
         ("worker", list(workers.iter().map(show_worker))),
         ("route", list(routes.iter().map(route))),
+        (
+            "tenant",
+            list(tenants.iter().map(|tenant| show_tenant(tenant, queue))),
+        ),
         ("log", show_log(log)),
     ])
 }
@@ -247,6 +254,52 @@ fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {
         ("zones", or_null(zones)),
         ("repeat", text(repeat.word())),
         ("timeouts", show_timeouts(timeouts)),
+    ])
+}
+
+fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
+    let TenantPlan {
+        name,
+        keys,
+        models,
+        class,
+        zones,
+        quotas,
+        private_prefix,
+    } = tenant;
+    let Quotas {
+        concurrent,
+        requests,
+        tokens,
+    } = quotas;
+    let most = |count: &Option<u32>| or_null(count.map(|count| count.to_string()));
+    let models = models.as_ref().map(|names| list(names.iter().map(text)));
+    let class = queue.classes.get(usize::from(*class));
+    let zones = zones
+        .as_ref()
+        .map(|zones| list(zones.names.iter().map(text)));
+    object(&[
+        ("name", text(name)),
+        ("key_hash", list(keys.iter().map(show_key))),
+        ("models", or_null(models)),
+        ("class", or_null(class.map(|class| text(&class.name)))),
+        ("zones", or_null(zones)),
+        ("max_concurrent", most(concurrent)),
+        ("requests_per_minute", most(requests)),
+        ("tokens_per_minute", most(tokens)),
+        ("private_prefix", private_prefix.to_string()),
+    ])
+}
+
+/// A hash is told by its beginning.
+fn show_key(key: &KeyPlan) -> String {
+    let KeyPlan { hash, until } = key;
+    object(&[
+        ("hash", text(hash.beginning())),
+        (
+            "until",
+            or_null(until.map(|until| text(clock::rfc3339(until)))),
+        ),
     ])
 }
 

@@ -5,10 +5,12 @@
 
 mod cost;
 mod geoip;
+mod key_hash;
 mod lora;
 mod machine;
 mod queue;
 pub mod region;
+mod tenant;
 mod worker;
 
 use std::net::SocketAddr;
@@ -22,10 +24,12 @@ use crate::decide::{AllDown, Policy, RegionId};
 use crate::units::{Bytes, Seconds, WorkerId};
 pub use cost::{CostRate, MoneyUnit};
 pub use geoip::GeoIp;
+pub use key_hash::KeyHash;
 pub use lora::{AdapterPlan, LoraPlan};
 pub use machine::MachinePlan;
 pub use queue::{ClassPlan, QueuePlan};
 pub use region::{Country, RegionPlan, Zone, ZonesPlan};
+pub use tenant::{KeyPlan, TenantPlan};
 pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
@@ -55,6 +59,8 @@ pub struct Plan {
     pub workers: Vec<WorkerPlan>,
     /// Patterns tried before the built-in paths, first match wins.
     pub routes: Vec<RoutePlan>,
+    /// Who may send requests; names and keys are unique. None means everybody, without a key.
+    pub tenants: Vec<TenantPlan>,
     /// Timeouts of built-in paths, before a worker's own.
     pub timeouts: Timeouts,
     /// Logs.

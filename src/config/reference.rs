@@ -11,6 +11,7 @@ mod process;
 mod queue;
 mod region;
 mod rows;
+mod tenants;
 
 pub use entry::{FORMS, manual};
 pub use rows::ROWS;

@@ -19,6 +19,7 @@
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
 //! - `calibration` says who is due for a test request, because nobody has used it for a while;
+//! - `limit` says how much a tenant may use;
 //! - `queue` holds those for whom no slot is free; `retry` says who is sent again.
 //!
 //! Guaranteed: the same events with the same seed give the same choices, bit for bit (no hash order decides anything);
@@ -37,6 +38,7 @@ mod eject;
 mod fleet;
 mod hazard;
 mod health;
+mod limit;
 mod line_fit;
 mod lora;
 mod machine;
@@ -68,6 +70,7 @@ pub use density::most_at_least;
 pub use eject::{EjectCause, EjectRule, Ejections};
 pub use fleet::{FleetState, Grant, StateChange};
 pub use health::State;
+pub use limit::{Allowance, Limited, Quotas, Refused, Reserved};
 pub use line_fit::{Line, LineSums};
 pub use lora::{AdapterName, LoraNews, LoraTold, LoraView};
 pub use pick::Policy;

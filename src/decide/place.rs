@@ -42,6 +42,12 @@ impl Zones {
         Zones(self.0 | others.0)
     }
 
+    /// Those that are in both.
+    #[must_use]
+    pub const fn common(self, others: Zones) -> Self {
+        Zones(self.0 & others.0)
+    }
+
     /// Whether a zone is in both.
     #[must_use]
     pub const fn meets(self, others: Zones) -> bool {

@@ -21,7 +21,7 @@ use super::told_load::MeanPrompts;
 use crate::units::Seconds;
 
 /// Output tokens expected of a model nobody has used yet.
-const OUTPUT_PRIOR: f64 = 200.0;
+pub(super) const OUTPUT_PRIOR: f64 = 200.0;
 /// A mean never moves by less than this share of a new sample's distance: a memory of about 100 requests.
 const LEAST_RATE: f64 = 0.01;
 /// The bounds between the ranges of `max_tokens`.
@@ -34,7 +34,7 @@ const LOSS_RATE: f64 = 0.1;
 const COMPARED_BATCH: u32 = 16;
 
 /// The greatest token count that is believed of a worker's report.
-const MOST_TOKENS: f64 = 1e8;
+pub(super) const MOST_TOKENS: f64 = 1e8;
 
 /// A count that a worker reports, if it can be one.
 pub(super) fn believable(count: Option<f64>) -> Option<f64> {

@@ -2,7 +2,8 @@
 //!
 //! End-to-end fields pass both ways, values and their order per name untouched. Hop-by-hop fields end here (RFC 9110
 //! §7.6.1): the fixed ones and those that `Connection` names. That is done before ours are set, so that no `Connection`
-//! can take ours away. What says who the client is (`X-Forwarded-*`, `Forwarded`) is `forwarded.rs`'s affair.
+//! can take ours away. Keys of clients end here where tenants have them, and are the worker's to judge otherwise. What
+//! says who the client is (`X-Forwarded-*`, `Forwarded`) is `forwarded.rs`'s affair.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
@@ -14,6 +15,7 @@ use http_body_util::Full;
 
 use super::load_report::LoadReport;
 use super::{Errand, forwarded};
+use crate::admission::may_hold_key;
 use crate::config::plan::{Protocol, WorkerPlan};
 use crate::facts::{BuiltIn, percent_encoded};
 use crate::fault::{Fault, Kind};
@@ -119,9 +121,9 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
     let from = &errand.head.headers;
     let named = named_by_connection(from);
     let mut headers = HeaderMap::with_capacity(from.len() + 8);
-    let passing = from
-        .iter()
-        .filter(|(name, _)| passes(name) && !named.contains(name));
+    let keys_are_ours = !errand.plan.tenants.is_empty();
+    let ends = |name: &HeaderName| named.contains(name) || (keys_are_ours && may_hold_key(name));
+    let passing = from.iter().filter(|(name, _)| passes(name) && !ends(name));
     headers.extend(passing.map(|(name, value)| (name.clone(), value.clone())));
 
     forwarded::tell(&mut headers, errand);

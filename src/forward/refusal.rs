@@ -1,16 +1,24 @@
 //! What a fault looks like on the wire, in the words of the path's dialect (contract §4).
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::headers::X_FOREBAY_REASON;
 use super::relay::{self, Relay};
 use crate::facts::Dialect;
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, Quota};
 use crate::observe::Exchange;
 use crate::units::Seconds;
+
+/// How a limit stands, in whole numbers (draft-ietf-httpapi-ratelimit-headers-06): what OpenAI's and Anthropic's
+/// own headers tell under other names.
+const RATE_LIMIT: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
 
 /// The answer that tells a fault to the client, and closes the exchange with it.
 #[must_use]
@@ -30,7 +38,24 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) ->
     if let Some(methods) = fault.allow {
         fields.insert(ALLOW, HeaderValue::from_static(methods));
     }
+    if let Some(quota) = fault.quota {
+        show_quota(fields, quota);
+    }
+    if fault.kind == Kind::Unauthorized {
+        fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     relay::whole(response, exchange)
+}
+
+fn show_quota(fields: &mut HeaderMap, quota: Quota) {
+    let numbers = [
+        u64::from(quota.limit),
+        u64::from(quota.remaining),
+        whole_seconds(quota.reset),
+    ];
+    for (name, number) in RATE_LIMIT.iter().zip(numbers) {
+        fields.insert(name, HeaderValue::from(number));
+    }
 }
 
 /// Rounded up: coming back early is refused again.

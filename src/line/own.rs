@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::App;
+use crate::admission::Pass;
 use crate::decide::{State, WorkerView};
 use crate::facts::{BuiltIn, name_in_path};
 use crate::fault::{Fault, Kind};
@@ -27,7 +28,7 @@ pub(super) struct Own {
 ///
 /// # Errors
 /// `no_worker` on readiness paths and while workers have not said what they serve, `model_not_found`, and `forbidden` for what only an operator may do.
-pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
+pub(super) fn answer(app: &App, way: &Way<'_>, pass: &Pass) -> Result<Option<Own>, Fault> {
     let Way::BuiltIn(built_in) = way else {
         return Ok(None);
     };
@@ -39,15 +40,19 @@ pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
         BuiltIn::KServeReady => app.ready().map(|()| empty())?,
         BuiltIn::Models => json(&ModelList {
             object: "list",
-            data: app.fleet.catalogue().served().iter().map(model).collect(),
+            data: theirs(&app.fleet.catalogue(), pass).map(model).collect(),
         }),
-        BuiltIn::Model(name) => json(&model(&served(app, &name_in_path(name))?)),
+        BuiltIn::Model(name) => json(&model(&served(app, pass, &name_in_path(name))?)),
         BuiltIn::KServeServer => json(&Server {
             name: "forebay",
             version: env!("CARGO_PKG_VERSION"),
             extensions: &["model_repository"],
         }),
-        BuiltIn::KServeIndex => json(&index(&app.fleet.catalogue(), &app.fleet.snapshot())),
+        BuiltIn::KServeIndex => {
+            let catalogue = app.fleet.catalogue();
+            let models = theirs(&catalogue, pass);
+            json(&index(models, &catalogue, &app.fleet.snapshot()))
+        }
         BuiltIn::KServeRefused => {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -57,12 +62,9 @@ pub(super) fn answer(app: &App, way: &Way<'_>) -> Result<Option<Own>, Fault> {
     }))
 }
 
-fn served(app: &App, name: &str) -> Result<ModelName, Fault> {
+fn served(app: &App, pass: &Pass, name: &str) -> Result<ModelName, Fault> {
     let catalogue = app.fleet.catalogue();
-    let found = catalogue
-        .served()
-        .iter()
-        .find(|served| served.as_str() == name);
+    let found = theirs(&catalogue, pass).find(|served| served.as_str() == name);
     let found = found.cloned();
     found.ok_or_else(|| {
         let not_there = "no worker serves a model of this name";
@@ -71,8 +73,18 @@ fn served(app: &App, name: &str) -> Result<ModelName, Fault> {
     })
 }
 
-/// Every model, and whether somebody who serves it is up.
-fn index<'a>(catalogue: &'a Catalogue, workers: &[WorkerView]) -> Vec<Indexed<'a>> {
+/// The models that a request may be shown.
+fn theirs<'a>(catalogue: &'a Catalogue, pass: &Pass) -> impl Iterator<Item = &'a ModelName> {
+    let served = catalogue.served().iter();
+    served.filter(|model| pass.may_use(model))
+}
+
+/// These models, and whether somebody who serves them is up.
+fn index<'a>(
+    models: impl Iterator<Item = &'a ModelName>,
+    catalogue: &Catalogue,
+    workers: &[WorkerView],
+) -> Vec<Indexed<'a>> {
     let up = workers.iter().filter(|worker| worker.state == State::Up);
     let ready: BTreeSet<_> = up
         .flat_map(|worker| catalogue.of(worker.id))
@@ -90,7 +102,7 @@ fn index<'a>(catalogue: &'a Catalogue, workers: &[WorkerView]) -> Vec<Indexed<'a
             reason,
         }
     };
-    catalogue.served().iter().map(entry).collect()
+    models.map(entry).collect()
 }
 
 #[derive(Serialize)]

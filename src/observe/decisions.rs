@@ -41,6 +41,8 @@ pub struct Decision {
     pub arrived: Seconds,
     /// What it was matched to.
     pub route: Option<RouteName>,
+    /// Whose request it was.
+    pub tenant: Arc<str>,
     /// The model, as the client said it.
     pub model: Option<ModelName>,
     /// Whose answer it got, or who was asked last.
@@ -169,6 +171,7 @@ mod tests {
             id: id.into(),
             arrived: Seconds::ZERO,
             route: None,
+            tenant: Arc::from("-"),
             model: None,
             worker: None,
             status: StatusCode::OK,

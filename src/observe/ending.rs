@@ -2,7 +2,60 @@
 
 use http::StatusCode;
 
+use super::series::Usage;
 use crate::fault::Kind;
+
+/// What a request came to, as whoever keeps accounts is told at its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spent {
+    /// Whether a worker worked on it: it was sent, and what came was no error.
+    pub served: bool,
+    /// Tokens of its prompt, as reported.
+    pub prompt: Option<u64>,
+    /// Tokens of its answer, as reported, else as many as passed one by one, if any did.
+    pub output: Option<u64>,
+}
+
+/// Hears what a request came to.
+pub type Listener = Box<dyn FnOnce(Spent) + Send + Sync>;
+
+/// Whom the end of a request is told, once.
+#[derive(Default)]
+pub(super) struct AtEnd(Option<Listener>);
+
+impl AtEnd {
+    /// This listener.
+    pub(super) fn of(listener: Listener) -> Self {
+        AtEnd(Some(listener))
+    }
+
+    /// It is over.
+    pub(super) fn tell(&mut self, spent: Spent) {
+        if let Some(listener) = self.0.take() {
+            listener(spent);
+        }
+    }
+}
+
+impl std::fmt::Debug for AtEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("AtEnd").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Spent {
+    /// By the attempts made, the status counted, and the tokens.
+    pub(super) fn of(attempts: u32, status: StatusCode, usage: Usage) -> Self {
+        let failed = status.is_client_error() || status.is_server_error();
+        Spent {
+            served: attempts > 0 && (!failed || status == Kind::ClientGone.status()),
+            prompt: usage.prompt,
+            output: usage
+                .output
+                .or(Some(usage.passed).filter(|passed| *passed > 0)),
+        }
+    }
+}
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,10 +18,10 @@ use http::{HeaderValue, Method, StatusCode, Uri};
 use super::Observe;
 use super::access_line::AccessLine;
 use super::decisions::{Decision, Made};
-use super::ending::End;
-use super::names::{NONE, OTHER, RouteName};
+use super::ending::{AtEnd, End, Listener, Spent};
+use super::names::{OTHER, RouteName};
 use super::request_id;
-use super::series::{ModelSeries, Usage};
+use super::series::{ModelSeries, Models, Usage};
 use super::times::Times;
 use crate::clock;
 use crate::decide::Shortlist;
@@ -44,9 +44,10 @@ pub struct Exchange {
     started: Seconds,
     kind: Option<&'static str>,
     route: Option<RouteName>,
-    /// As the client said it.
+    /// As the client said it, if it may be repeated.
     model: Option<ModelName>,
-    /// As the metrics know it.
+    /// Its tenant's, as the metrics know them, and the model's among them.
+    models: Arc<Models>,
     series: Arc<ModelSeries>,
     worker: Option<WorkerId>,
     attempts: u32,
@@ -59,6 +60,7 @@ pub struct Exchange {
     usage: Usage,
     status: Option<StatusCode>,
     end: End,
+    at_end: AtEnd,
 }
 
 impl Exchange {
@@ -69,7 +71,8 @@ impl Exchange {
         client_id: Option<&HeaderValue>,
     ) -> Self {
         let started = observe.clock.now();
-        let series = Arc::clone(observe.metrics.models.none());
+        let models = Arc::clone(&observe.metrics.models);
+        let series = Arc::clone(models.none());
         Exchange {
             observe,
             id: request_id::taken_or_made(client_id),
@@ -80,6 +83,7 @@ impl Exchange {
             kind: None,
             route: None,
             model: None,
+            models,
             series,
             worker: None,
             attempts: 0,
@@ -91,6 +95,7 @@ impl Exchange {
             usage: Usage::default(),
             status: None,
             end: End::Unsaid,
+            at_end: AtEnd::default(),
         }
     }
 
@@ -128,11 +133,23 @@ impl Exchange {
         self.route = Some(route.into());
     }
 
+    /// Whose it is, by the tenant's series. Said before the model is.
+    pub fn set_tenant(&mut self, models: &Arc<Models>) {
+        self.models = Arc::clone(models);
+        self.series = Arc::clone(models.none());
+    }
+
+    /// When it ends, however it ends, this hears what it came to.
+    pub fn at_end(&mut self, listener: Listener) {
+        self.at_end = AtEnd::of(listener);
+    }
+
     /// Which model was asked for; `known` says that it is one of ours, and not only a client's word.
     pub fn set_model(&mut self, model: &ModelName, known: bool) {
-        let metrics = &self.observe.metrics;
-        self.series = metrics.models.of(model, known, &metrics.families);
-        self.model = Some(model.clone());
+        let families = &self.observe.metrics.families;
+        self.series = self.models.of(model, known, families);
+        let told = model.as_str().len() <= LONGEST_MODEL;
+        self.model = told.then(|| model.clone());
     }
 
     /// Its prompt begins with these blocks.
@@ -245,6 +262,7 @@ impl Exchange {
             }
         }
         self.times.last_token = Some(now);
+        self.usage.passed += u64::from(count);
     }
 
     /// Tokens as the worker reports them; what it does not report stays as it was.
@@ -290,8 +308,8 @@ impl Exchange {
             }
             route => {
                 let route = route.as_ref().map_or(OTHER, RouteName::as_str);
-                let model = self.series.label.as_str();
-                let labels = [route, model, NONE, status.as_str(), reason];
+                let (model, tenant) = self.series.labels();
+                let labels = [route, model, tenant, status.as_str(), reason];
                 families.end(labels).map(Arc::new)
             }
         };
@@ -299,8 +317,10 @@ impl Exchange {
             series.count(total, self.first_byte_after());
         }
         self.series.count_tokens(self.usage);
-        let metrics = &self.observe.metrics;
-        metrics.reuse.count(&self.made, self.usage.cached);
+        self.observe
+            .metrics
+            .reuse
+            .count(&self.made, self.usage.cached);
     }
 
     fn age(&self) -> Seconds {
@@ -311,19 +331,14 @@ impl Exchange {
         self.times.first_byte.map(|first| first - self.started)
     }
 
-    /// The model as it may be repeated.
-    fn told_model(&self) -> Option<&ModelName> {
-        let model = self.model.as_ref();
-        model.filter(|name| name.as_str().len() <= LONGEST_MODEL)
-    }
-
     /// What is kept of it when it is over. Its id is copied: it may be a part of all that the client sent.
     fn decision(&mut self, status: StatusCode, reason: &'static str, total: Seconds) -> Decision {
         Decision {
             id: self.id.to_str().unwrap_or_default().into(),
             arrived: self.arrived,
             route: self.route.take(),
-            model: self.told_model().cloned(),
+            tenant: Arc::clone(self.series.tenant()),
+            model: self.model.take(),
             worker: self.worker,
             status,
             reason,
@@ -341,11 +356,11 @@ impl Exchange {
             time: &clock::rfc3339(self.arrived),
             id: self.id.to_str().unwrap_or_default(),
             kind: self.kind,
-            tenant: NONE,
+            tenant: self.series.tenant(),
             route: self.route.as_ref().map(RouteName::as_str),
             method: self.method.as_str(),
             path: &self.path,
-            model: self.told_model().map(ModelName::as_str),
+            model: self.model.as_ref().map(ModelName::as_str),
             worker: self.worker_name(),
             attempts: self.attempts,
             status: status.as_u16(),
@@ -376,6 +391,8 @@ impl Drop for Exchange {
         }
         let decision = self.decision(status, reason, total);
         self.observe.decisions.keep(decision);
+        self.at_end
+            .tell(Spent::of(self.attempts, status, self.usage));
         self.observe.live.fetch_sub(1, Ordering::Release);
     }
 }
@@ -578,6 +595,62 @@ mod tests {
             .sum();
         assert_eq!(counted, endings.len() as u64);
         assert_eq!(seen.observe.live(), 0);
+    }
+
+    #[test]
+    fn who_keeps_accounts_is_told_once_what_a_request_came_to() {
+        type Life = fn(&mut Exchange);
+        let sent: Life = |it| it.attempt(WorkerId(0));
+        let spent = |served, prompt, output| Spent {
+            served,
+            prompt,
+            output,
+        };
+        let lives: [(Life, Spent); 6] = [
+            (|_| (), spent(false, None, None)),
+            (
+                |it| it.fault(&Fault::new(Kind::NoWorker, "down")),
+                spent(false, None, None),
+            ),
+            (sent, spent(true, None, None)),
+            (
+                |it| {
+                    it.attempt(WorkerId(0));
+                    it.fault(&Fault::new(Kind::WorkerFailed, "lost"));
+                },
+                spent(false, None, None),
+            ),
+            (
+                |it| {
+                    it.attempt(WorkerId(0));
+                    it.status(StatusCode::OK);
+                    it.token_events(3, it.started());
+                    it.broke(Kind::Stalled);
+                },
+                spent(true, None, Some(3)),
+            ),
+            (
+                |it| {
+                    it.attempt(WorkerId(0));
+                    it.status(StatusCode::OK);
+                    it.token_events(3, it.started());
+                    it.usage(Some(7), None, Some(5));
+                    it.complete();
+                },
+                spent(true, Some(7), Some(5)),
+            ),
+        ];
+        let seen = Seen::new();
+        for (number, (live, expected)) in lives.into_iter().enumerate() {
+            let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
+            let telling = Arc::clone(&told);
+            let mut exchange = seen.open();
+            exchange.at_end(Box::new(move |spent| telling.lock().push(spent)));
+            live(&mut exchange);
+            assert!(told.lock().is_empty(), "{number}: it has not ended yet");
+            drop(exchange);
+            assert_eq!(*told.lock(), [expected], "{number}");
+        }
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! The registry is our own, so two proxies in one test process do not share counters. A family knows at compile time
 //! how many label values it takes (`Counters<5>`) and at start whether its row agrees; after that, counting can't fail.
 //! `prometheus` finds a series by hashing its label values without a separator between them: two series would be taken
-//! for one if their values, joined, read the same. Our last labels are from fixed lists of which no entry ends another, so only a route and a model that
-//! are named for the purpose could meet.
+//! for one if their values, joined, read the same. Our last labels are from fixed lists of which no entry ends another, so
+//! only a route, a model and a tenant that are named for the purpose could meet.
 
 use std::io;
+use std::sync::Arc;
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -14,7 +15,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-use super::names::{Kind, Row, TABLE, WORKER_STATES};
+use super::names::{Kind, NONE, Row, TABLE, WORKER_STATES};
 use super::reuse::ReuseSeries;
 use super::series::{Families, Models};
 use crate::units::{ModelName, Seconds};
@@ -117,7 +118,8 @@ pub struct ToldGauges {
 pub struct Metrics {
     registry: Registry,
     pub(super) families: Families,
-    pub(super) models: Models,
+    /// Those of requests without a tenant.
+    pub(super) models: Arc<Models>,
     pub(super) overhead: Histogram,
     pub(super) queue_wait: Histogram,
     pub(super) attempts: Counters<2>,
@@ -154,7 +156,7 @@ impl Metrics {
         let build = rows.gauges::<1>("forebay_build_info")?;
         build.set([env!("CARGO_PKG_VERSION")], 1.0);
         let metrics = Metrics {
-            models: Models::new(models, &families)?,
+            models: Arc::new(Models::new(&Arc::from(NONE), models, &families)?),
             families,
             overhead: rows.histogram("forebay_overhead_seconds")?,
             queue_wait: rows.histogram("forebay_queue_wait_seconds")?,
@@ -178,6 +180,14 @@ impl Metrics {
             registry: rows.finish()?,
         };
         Ok(metrics)
+    }
+
+    /// The series of a tenant, under its name in the configuration.
+    ///
+    /// # Errors
+    /// When they can't be made.
+    pub fn of_tenant(&self, name: &Arc<str>) -> io::Result<Arc<Models>> {
+        Models::new(name, &[], &self.families).map(Arc::new)
     }
 
     /// Everything in Prometheus' text format, version 0.0.4.
@@ -434,7 +444,7 @@ mod tests {
         let label = |said: &str, known| {
             let name = ModelName::new(said);
             let series = metrics.models.of(&name, known, &metrics.families);
-            series.label.to_string()
+            series.labels().0.to_owned()
         };
         assert_eq!(label("chat", true), "chat");
         assert_eq!(label("ignore all instructions", false), "other");

@@ -24,9 +24,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{HeaderValue, Method, Uri};
 
+pub use ending::Spent;
 pub use exchange::Exchange;
 pub use metrics::{Metrics, ToldGauges, WorkerGauges};
 pub use names::RouteName;
+pub use series::Models;
 pub use tested::Tested;
 
 use crate::clock::Clock;

@@ -18,19 +18,21 @@ use crate::units::{ModelName, Seconds};
 /// The most models with series of their own: what workers report may change without end, and a label stays.
 const MOST_MODELS: usize = 1_000;
 
-/// The series of all models that are configured or were asked for while a worker had them, of all others, and of
-/// requests without one.
+/// The series of one tenant's requests: of all models that are configured or were asked for while a worker had them, of
+/// all others, and of requests without one.
 #[derive(Debug)]
-pub(super) struct Models {
+pub struct Models {
+    tenant: Arc<str>,
     known: RwLock<BTreeMap<ModelName, Arc<ModelSeries>>>,
     other: Arc<ModelSeries>,
     none: Arc<ModelSeries>,
 }
 
-/// What requests for one model feed.
+/// What a tenant's requests for one model feed.
 #[derive(Debug)]
 pub(super) struct ModelSeries {
-    pub(super) label: ModelName,
+    label: ModelName,
+    tenant: Arc<str>,
     pub(super) first_token: Histogram,
     pub(super) inter_token: Histogram,
     prompt: IntCounter,
@@ -40,12 +42,14 @@ pub(super) struct ModelSeries {
     good: RwLock<Vec<(RouteName, Arc<EndSeries>)>>,
 }
 
-/// Tokens as the worker reported them.
+/// Tokens as the worker reported them, and as they were seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     pub prompt: Option<u64>,
     pub cached: Option<u64>,
     pub output: Option<u64>,
+    /// As many as passed one by one, whatever is reported.
+    pub passed: u64,
 }
 
 /// What requests feed that end alike.
@@ -68,13 +72,19 @@ pub(super) struct Families {
 }
 
 impl Models {
-    pub(super) fn new(names: &[ModelName], families: &Families) -> io::Result<Self> {
-        let series = |name: &ModelName| families.model(name).map(Arc::new);
+    /// Those of a tenant, with these models from the beginning.
+    pub(super) fn new(
+        tenant: &Arc<str>,
+        names: &[ModelName],
+        families: &Families,
+    ) -> io::Result<Self> {
+        let series = |name: &ModelName| families.model(name, tenant).map(Arc::new);
         let known = names
             .iter()
             .map(|name| Ok((name.clone(), series(name)?)))
             .collect::<io::Result<_>>()?;
         Ok(Models {
+            tenant: Arc::clone(tenant),
             known: RwLock::new(known),
             other: series(&ModelName::new(OTHER))?,
             none: series(&ModelName::new(NONE))?,
@@ -98,7 +108,7 @@ impl Models {
         if models.len() >= MOST_MODELS {
             return Arc::clone(&self.other);
         }
-        let Ok(fresh) = families.model(said) else {
+        let Ok(fresh) = families.model(said, &self.tenant) else {
             return Arc::clone(&self.other);
         };
         Arc::clone(
@@ -115,6 +125,16 @@ impl Models {
 }
 
 impl ModelSeries {
+    /// The model and the tenant, as labels.
+    pub(super) fn labels(&self) -> (&str, &str) {
+        (self.label.as_str(), &self.tenant)
+    }
+
+    /// Whose requests these are.
+    pub(super) fn tenant(&self) -> &Arc<str> {
+        &self.tenant
+    }
+
     /// The series of good answers on a route.
     pub(super) fn good(
         &self,
@@ -126,7 +146,8 @@ impl ModelSeries {
             return Ok(Arc::clone(series));
         }
         drop(known);
-        let labels = [route.as_str(), self.label.as_str(), NONE, "200", "ok"];
+        let (model, tenant) = self.labels();
+        let labels = [route.as_str(), model, tenant, "200", "ok"];
         let series = Arc::new(families.end(labels)?);
         // Two that come first at once leave two entries of the same series, which does no harm.
         self.good.write().push((route.clone(), Arc::clone(&series)));
@@ -172,11 +193,12 @@ impl Families {
         })
     }
 
-    fn model(&self, name: &ModelName) -> io::Result<ModelSeries> {
+    fn model(&self, name: &ModelName, tenant: &Arc<str>) -> io::Result<ModelSeries> {
         let label = name.as_str();
-        let tokens = |kind| self.tokens.series([label, NONE, kind]);
+        let tokens = |kind| self.tokens.series([label, tenant, kind]);
         Ok(ModelSeries {
             label: name.clone(),
+            tenant: Arc::clone(tenant),
             first_token: self.first_token.series([label])?,
             inter_token: self.inter_token.series([label])?,
             prompt: tokens("prompt")?,
@@ -218,6 +240,12 @@ mod tests {
         requests("chat", "/a", 3);
         requests("chat", "/b", 1);
         requests("-", "/a", 1);
+        let app = metrics.of_tenant(&Arc::from("app")).unwrap();
+        let own = &app.of(&ModelName::new("chat"), true, families);
+        assert!(!Arc::ptr_eq(&first, &good(own, "/a")));
+        assert!(Arc::ptr_eq(&good(own, "/a"), &good(own, "/a")));
+        let of_app = "model=\"chat\",reason=\"ok\",route=\"/a\",tenant=\"app\"} 3\n";
+        assert!(metrics.render().contains(of_app));
         assert!(text.contains("forebay_request_duration_seconds_sum{route=\"/a\"} 8\n"));
         assert!(text.contains("forebay_time_to_first_byte_seconds_sum{route=\"/a\"} 1.5\n"));
     }

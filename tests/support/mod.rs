@@ -14,6 +14,7 @@ pub mod mmdb;
 pub mod prompt;
 pub mod proxy;
 pub mod refusal;
+pub mod tenant;
 
 use std::time::Duration;
 

@@ -8,20 +8,27 @@ use super::{network, region};
 use crate::config::plan::{GeoIp, Listen};
 use crate::config::typed::{Section, Value};
 
-/// The addresses, and what is believed of who comes there. `has_countries` says whether a region has some.
-pub fn listen(
-    section: &Section<'_>,
-    regions: &[Option<Arc<str>>],
-    has_countries: bool,
-) -> Option<Listen> {
+/// What else is known when the addresses are read.
+pub struct Known<'a> {
+    /// The names of the regions.
+    pub regions: &'a [Option<Arc<str>>],
+    /// Whether a region has countries.
+    pub has_countries: bool,
+    /// Whether clients are known by their keys, so that they may come over a network.
+    pub has_tenants: bool,
+}
+
+/// The addresses, and what is believed of who comes there.
+pub fn listen(section: &Section<'_>, known: &Known<'_>) -> Option<Listen> {
     let open = section.value("open").and_then(|value| value.flag());
     let trusted_proxies = section.value("trusted_proxies");
     let trusted_proxies = trusted_proxies.map(|list| network::networks(&list));
     let region = section.given("region");
-    let region = region.and_then(|value| region::named(&value, regions));
+    let region = region.and_then(|value| region::named(&value, known.regions));
     let geoip = section.given("geoip");
-    let geoip = geoip.and_then(|value| self::geoip(&value, has_countries));
-    let http = addresses(&section.value("http")?, open == Some(true));
+    let geoip = geoip.and_then(|value| self::geoip(&value, known.has_countries));
+    let is_open = known.has_tenants || open == Some(true);
+    let http = addresses(&section.value("http")?, is_open);
     let admin = section.value("admin")?;
     let admin_address = address(&admin)?;
     if let Some(taken) = http.iter().find(|known| collide(**known, admin_address)) {
@@ -86,7 +93,7 @@ fn addresses(list: &Value<'_>, open: bool) -> Vec<SocketAddr> {
             let message = format!("whoever reaches {address} could use every worker");
             item.refuse_for(
                 message,
-                "listen on 127.0.0.1, or say that you want this: open = true",
+                "listen on 127.0.0.1, give clients keys with [[tenant]], or say that you want this: open = true",
             );
         }
         known.push(address);

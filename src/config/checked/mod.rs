@@ -21,6 +21,7 @@ mod route;
 mod routing;
 mod state;
 mod tags;
+mod tenant;
 mod test_request;
 mod timeouts;
 mod worker;
@@ -32,6 +33,7 @@ use super::typed::Section;
 pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let state = state::state(root);
     let drain = root.duration("drain");
+    let tenants = root.sections("tenant");
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
@@ -51,7 +53,12 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let regions = region::regions(&region_sections, &region_names, &zones, has_database);
     let has_countries = |region: &Section<'_>| region.given("countries").is_some();
     let has_countries = region_sections.iter().any(has_countries);
-    let listen = listen::listen(&listen, &region_names, has_countries);
+    let known = listen::Known {
+        regions: &region_names,
+        has_countries,
+        has_tenants: !tenants.is_empty(),
+    };
+    let listen = listen::listen(&listen, &known);
 
     let workers = root.sections("worker");
     if workers.is_empty() {
@@ -76,6 +83,11 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         timeouts: timeouts.as_ref(),
     };
     let routes = route::routes(&root.sections("route"), &allowed);
+    let offered = tenant::Offered {
+        classes: queue.as_ref().map(|queue| queue.classes.as_slice()),
+        zones: &zones,
+    };
+    let tenants = tenant::tenants(&tenants, &offered);
 
     Some(Plan {
         state: state?,
@@ -90,6 +102,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         machines: machines?,
         workers: workers?,
         routes: routes?,
+        tenants: tenants?,
         timeouts: timeouts?,
         log: log?,
     })

@@ -11,9 +11,6 @@ const ONLY: &str = "*";
 
 /// The models of a worker, at least one, each client name once.
 pub fn models(value: &Value<'_>) -> Option<Models> {
-    if value.is_empty() {
-        value.refuse("there is no model here");
-    }
     let aliases = if value.is_table() {
         renamed(value)
     } else {
@@ -22,23 +19,35 @@ pub fn models(value: &Value<'_>) -> Option<Models> {
     aliases.map(Models::Named)
 }
 
-fn kept(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
+/// A list of names, at least one, none twice.
+pub fn names(value: &Value<'_>) -> Option<Vec<ModelName>> {
+    if value.is_empty() {
+        value.refuse("there is no model here");
+    }
     let mut known = BTreeSet::new();
-    let mut models = Vec::new();
+    let mut names = Vec::new();
     for item in value.items()? {
         let Some(name) = name(&item) else { continue };
         if !known.insert(name.clone()) {
             item.refuse_for("this model is listed twice", "write it once");
         }
-        models.push(ModelAlias {
-            client: name.clone(),
-            worker: Some(name),
-        });
+        names.push(name);
     }
-    Some(models)
+    Some(names)
+}
+
+fn kept(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
+    let alias = |name: ModelName| ModelAlias {
+        client: name.clone(),
+        worker: Some(name),
+    };
+    Some(names(value)?.into_iter().map(alias).collect())
 }
 
 fn renamed(value: &Value<'_>) -> Option<Vec<ModelAlias>> {
+    if value.is_empty() {
+        value.refuse("there is no model here");
+    }
     let mut models = Vec::new();
     for (client, item) in value.entries()? {
         let Some(client) = ModelName::sound(&client) else {

@@ -1,4 +1,4 @@
-//! Names of workers, machines, regions, zones and tags: given once, then referred to.
+//! Names of workers, machines, tenants, regions, zones and tags: given once, then referred to.
 
 use std::sync::Arc;
 

@@ -55,9 +55,9 @@ pub(super) const PROCESS: &[Row] = &[
         key: "listen.open",
         kind: Kind::Flag,
         unset: Unset::Is("false"),
-        purpose: "Says that whoever reaches a client address may use every worker; without it, a client address off loopback is refused, since no client has to show a key.",
+        purpose: "Says that clients may come over a network although no [[tenant]] has a key: whoever reaches a client address may then use every worker. Without either, an address off loopback is refused; where tenants are, this changes nothing.",
         example: "http = [\"192.168.1.2:7070\"]\nopen = true",
-        see: &["listen.http"],
+        see: &["listen.http", "tenant"],
     },
     Row {
         key: "listen.trusted_proxies",

@@ -265,6 +265,11 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Whether a string was typed.
+    pub fn is_text(&self) -> bool {
+        self.node.is_str()
+    }
+
     /// Whether a table was typed.
     pub fn is_table(&self) -> bool {
         self.node.is_table()

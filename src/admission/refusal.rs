@@ -1,0 +1,81 @@
+//! How a tenant's request is refused: the cause and the way out, in words for the person who holds the key.
+
+use crate::clock;
+use crate::decide::{Limited, Refused, Reserved};
+use crate::fault::{Fault, Kind, Quota};
+use crate::units::{ModelName, Seconds};
+
+const HOW: &str = "send it as `Authorization: Bearer KEY`, `x-api-key: KEY` or `api-key: KEY`";
+/// Models that a message lists.
+const LISTED: usize = 8;
+
+pub(super) fn no_key() -> Fault {
+    let message = format!("a key is needed; {HOW}");
+    Fault::new(Kind::Unauthorized, message)
+}
+
+pub(super) fn unknown_key() -> Fault {
+    let message = format!("this key is not known; ask the operator for one and {HOW}");
+    Fault::new(Kind::Unauthorized, message)
+}
+
+pub(super) fn expired_key(until: Seconds) -> Fault {
+    let ended = clock::rfc3339(until);
+    let message = format!("this key has expired at {ended}; ask the operator for a new one");
+    Fault::new(Kind::Unauthorized, message)
+}
+
+pub(super) fn two_keys() -> Fault {
+    let message = "two different keys came with this request; send one";
+    Fault::new(Kind::BadRequest, message)
+}
+
+/// What it may not use is not repeated: whether such a model exists is not its affair.
+pub(super) fn not_its_model<'a>(own: impl Iterator<Item = &'a ModelName>) -> Fault {
+    let mut names: Vec<_> = own.take(LISTED + 1).map(ModelName::as_str).collect();
+    if names.len() > LISTED {
+        names[LISTED] = "…";
+    }
+    let message = format!(
+        "this key may not use this model; it may use: {}",
+        names.join(", ")
+    );
+    Fault::new(Kind::Forbidden, message).param("model")
+}
+
+/// A limit is in the way of a request that asks for so many tokens.
+pub(super) fn limited(refused: Refused, tokens: Reserved) -> Fault {
+    let Refused {
+        by,
+        most,
+        left,
+        whole_in,
+        wait,
+    } = refused;
+    let asked = tokens.sum();
+    let message = match (by, wait) {
+        (Limited::Concurrent, _) => {
+            format!("this tenant has as many requests open as it may: {most} (max_concurrent)")
+        }
+        (Limited::Requests, _) => {
+            format!(
+                "this tenant has sent as many requests as it may: {most} a minute (requests_per_minute)"
+            )
+        }
+        (Limited::Tokens, Some(_)) => format!(
+            "this request asks for about {asked} tokens, prompt and answer together, and {left} of the {most} a minute are left (tokens_per_minute)"
+        ),
+        (Limited::Tokens, None) => format!(
+            "this request asks for about {asked} tokens, prompt and answer together, and a whole minute has {most} (tokens_per_minute): no wait helps, send a shorter prompt or a lower max_tokens"
+        ),
+    };
+    let fault = Fault::new(Kind::RateLimited, message).quota(Quota {
+        limit: most,
+        remaining: left,
+        reset: whole_in,
+    });
+    match wait {
+        Some(wait) => fault.retry_after(wait),
+        None => fault,
+    }
+}

@@ -1,0 +1,113 @@
+//! Rows of those who send requests.
+
+use super::kinds::ZONES;
+use super::{Kind, Row, Unset};
+
+const NAME: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "letters, digits, '.', '_' and '-', at most 64 of them, unlike every other tenant's, and not \"-\"",
+};
+const KEY_HASH: Kind = Kind::Free {
+    syntax: "HASH | [HASH | { hash = HASH, until = TIME }, …]",
+    allowed: "\"sha256:\" and 64 hexadecimal digits, or a list of such and of { hash = \"sha256:…\", until = \"2027-01-01\" }; no hash twice in a file",
+};
+const MODELS: Kind = Kind::Free {
+    syntax: "[NAME, …]",
+    allowed: "a list of names that clients say, at least one, none twice",
+};
+const CLASS: Kind = Kind::Free {
+    syntax: "NAME",
+    allowed: "one of queue.classes",
+};
+const CONCURRENT: Kind = Kind::Count {
+    least: 1,
+    most: 1_000_000,
+};
+const PER_MINUTE: Kind = Kind::Count {
+    least: 1,
+    most: 1_000_000_000,
+};
+
+/// The keys of `[[tenant]]`.
+pub(super) const TENANTS: &[Row] = &[
+    Row {
+        key: "tenant",
+        kind: Kind::Sections,
+        unset: Unset::Means("nobody needs a key, and keys of clients pass through to workers"),
+        purpose: "Who may send requests. With at least one tenant every request needs a key, but for /health, /ready and /v2/health; a client sends it as `Authorization: Bearer KEY`, `x-api-key` or `api-key`, and workers never see it.",
+        example: "[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+        see: &["listen.open", "worker.key"],
+    },
+    Row {
+        key: "tenant.name",
+        kind: NAME,
+        unset: Unset::Required,
+        purpose: "The tenant's name in the access log, metrics and the admin API.",
+        example: "name = \"app\"",
+        see: &["log.access"],
+    },
+    Row {
+        key: "tenant.key_hash",
+        kind: KEY_HASH,
+        unset: Unset::Required,
+        purpose: "The SHA-256 of its key, as `forebay key new` prints it; the key itself is kept nowhere. Several keys let old and new ones work side by side; from `until` on, in UTC, a key is refused.",
+        example: "key_hash = [\"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\", { hash = \"sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752\", until = \"2027-01-01\" }]",
+        see: &["tenant.name"],
+    },
+    Row {
+        key: "tenant.models",
+        kind: MODELS,
+        unset: Unset::Means("all models"),
+        purpose: "The models that it may use and is shown, by the names that clients say. A [[route]] passes bodies unread, so whoever has a key may use it.",
+        example: "models = [\"chat\", \"embed\"]",
+        see: &["worker.models", "route"],
+    },
+    Row {
+        key: "tenant.class",
+        kind: CLASS,
+        unset: Unset::Means("the highest"),
+        purpose: "The class that its requests are of in the queue; x-forebay-priority may name a lower one and never a higher.",
+        example: "class = \"free\"",
+        see: &["queue.classes"],
+    },
+    Row {
+        key: "tenant.zones",
+        kind: ZONES,
+        unset: Unset::Means("anywhere"),
+        purpose: "Where its requests may go, whatever fails: only to workers on machines whose region lies in one of these zones, and where a route has zones, in one of both. When no worker there could ever answer it is 403 residency.",
+        example: "zones = [\"eu\"]",
+        see: &["region.zone", "route.zones"],
+    },
+    Row {
+        key: "tenant.max_concurrent",
+        kind: CONCURRENT,
+        unset: Unset::Means("no limit"),
+        purpose: "The most requests of it that are open at a time, also those that wait for a worker; 429 above.",
+        example: "max_concurrent = 16",
+        see: &["worker.max_inflight"],
+    },
+    Row {
+        key: "tenant.requests_per_minute",
+        kind: PER_MINUTE,
+        unset: Unset::Means("no limit"),
+        purpose: "The requests that it may send a minute; 429 above. Who was silent may send all of them at once; then they come back one by one, evenly over a minute.",
+        example: "requests_per_minute = 600",
+        see: &["tenant.tokens_per_minute"],
+    },
+    Row {
+        key: "tenant.tokens_per_minute",
+        kind: PER_MINUTE,
+        unset: Unset::Means("no limit"),
+        purpose: "The tokens of prompts and answers that it may use a minute; 429 above. A request is counted beforehand with the estimate of its prompt and its max_tokens (200 where it sets none), and at its end with what the worker reports. KServe requests and routes are counted only by what is reported.",
+        example: "tokens_per_minute = 60000",
+        see: &["tenant.requests_per_minute"],
+    },
+    Row {
+        key: "tenant.private_prefix",
+        kind: Kind::Flag,
+        unset: Unset::Is("false"),
+        purpose: "Keeps its prompts apart in what is believed of workers' prefix caches: none is sent where another tenant's equal prompt went because of that. What an engine itself shares is the engine's affair.",
+        example: "private_prefix = true",
+        see: &["routing.policy"],
+    },
+];
