@@ -155,7 +155,7 @@ where
     }
     pass.ask(facts.model.as_ref(), tokens(&facts, &way))?; // 403 429
 
-    let left = deadline.map(|span| exchange.started() + span - app.clock.now());
+    let leaves = deadline.map(|span| exchange.started() + span);
     let claim = Claim {
         class,
         tenant: pass.number(),
@@ -164,7 +164,7 @@ where
     let from = client.region(&head.headers, &plan);
     let ask = Ask {
         zones: within(&way, pass.zones()),
-        ..ask(&facts, &way, from, left, claim)
+        ..ask(&facts, &way, from, leaves, claim)
     };
     let began = app.clock.now();
     let mut considered = Shortlist::default();
@@ -180,8 +180,12 @@ where
         queue::within(limit, exchange.started(), app.clock, turn).await
     };
     exchange.considered(considered);
-    let (lease, waited) = turn?; // 403 404 429 503 504
+    let waited = match &turn {
+        Ok((_, waited)) => *waited,
+        Err(_) => app.clock.now() - began,
+    };
     exchange.queued(waited);
+    let (lease, _) = turn?; // 403 404 429 503 504
     exchange.routed(app.clock.now() - began - waited);
 
     let errand = Errand {

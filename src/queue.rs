@@ -2,8 +2,8 @@
 //!
 //! The line itself, its order and its bounds, is decided in `decide::queue`; this is its asynchronous shell. Waiting ends
 //! with a place, with the news that nobody is left who could serve the request, or at the longest allowed wait. That is
-//! `wait` of the request's class while somebody who could serve it is up, and `wait_no_worker` while nobody is; what it
-//! waits for is asked again whenever a wait is over. Who leaves while waiting (the future is dropped) leaves the line.
+//! `wait` of the request's class while somebody who could serve it is up, `wait_no_worker` while nobody is, and the longer
+//! of both while all are out for errors; what it waits for is asked again whenever a wait is over. Who leaves while waiting (the future is dropped) leaves the line.
 //!
 //! A prompt that is too long for everybody is refused at once: no wait would make it shorter.
 //!
@@ -33,6 +33,10 @@ const COME_BACK: Seconds = Seconds(1.0);
 /// The longest that anybody is told to stay away: by then all may be different.
 const STAY_AWAY: Seconds = Seconds(60.0);
 
+/// Why somebody stands in line.
+const TAKEN: &str =
+    "all places on those who could serve it are taken, or reserved for higher classes";
+
 /// The longest model name, in bytes, that a refusal repeats: a client chooses how long it is.
 const LONGEST_NAME: usize = 256;
 
@@ -59,7 +63,8 @@ impl Patience {
     /// How long it waits for this; `None` when that is nothing to wait for.
     fn with(self, lack: &NoChoice) -> Option<Seconds> {
         match lack {
-            NoChoice::Busy | NoChoice::Away => Some(self.place),
+            NoChoice::Busy => Some(self.place),
+            NoChoice::Away => Some(self.place.max(self.worker)),
             NoChoice::Down => Some(self.worker),
             _ => None,
         }
@@ -130,11 +135,7 @@ impl Guest<'_> {
         considered: &mut Shortlist,
     ) -> Result<Lease, Fault> {
         let joined = self.fleet.stand_in_line(self.ask.clone(), tried);
-        let (ticket, granted) = joined.map_err(|_| {
-            let message =
-                "all workers that could serve this are at max_inflight and the queue is full";
-            self.come_back(Fault::new(Kind::QueueFull, message))
-        })?;
+        let (ticket, granted) = joined.map_err(|_| self.full(&lack))?;
         let place = Place {
             fleet: self.fleet,
             ticket,
@@ -167,10 +168,21 @@ impl Guest<'_> {
         }
     }
 
+    /// There is no room in line. Who finds nobody up is told that, and not that it is crowded.
+    fn full(&self, lack: &NoChoice) -> Fault {
+        match lack {
+            NoChoice::Busy => {
+                let message = format!("{TAKEN}, and the queue is full");
+                self.come_back(Fault::new(Kind::QueueFull, message))
+            }
+            lack => self.refusal(lack.clone()),
+        }
+    }
+
     fn in_vain(&self, lack: NoChoice, waited: Seconds) -> Fault {
         match lack {
-            NoChoice::Busy | NoChoice::Away => {
-                let message = format!("waited {waited} for a worker below its max_inflight");
+            NoChoice::Busy => {
+                let message = format!("waited {waited} for a place on a worker: {TAKEN}");
                 self.come_back(Fault::new(Kind::QueueTimeout, message))
             }
             lack => self.refusal(lack),

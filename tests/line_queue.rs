@@ -187,3 +187,28 @@ fn places_are_kept_for_a_higher_class() {
     drop(held);
     assert_eq!(waiting.answer().status, 200);
 }
+
+#[test]
+fn a_class_that_uses_its_share_locks_nobody_out() {
+    let engine = Engine::start();
+    let proxy = Proxy::setup()
+        .worker_with("w", &engine, "max_inflight = 2")
+        .queue("reserve = { paid = 0.1 }")
+        .start();
+    let _paid = occupy(&proxy, &engine);
+    let free = [("x-forebay-priority", "free")];
+    let mut client = proxy.connect();
+    let answer = client.call_with("POST", CHAT, &free, chat("free").as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn who_finds_nobody_up_and_a_full_line_is_told_that_nobody_is_up() {
+    let engine = Engine::start();
+    engine.refuse();
+    let proxy = narrow(&engine, "entries = 1").launch();
+    expect_soon("it listens", || proxy.ask_admin("/health").status == 200);
+    let _waiting = join(&proxy, "paid", "first");
+    let answer = proxy.chat(&chat("second"));
+    assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
+}

@@ -17,7 +17,7 @@ use crate::units::Seconds;
 pub struct FleetView {
     /// In the order of the configuration.
     pub workers: Vec<WorkerRow>,
-    /// Requests that wait because every fitting worker is at its limit.
+    /// Requests of each class that wait because every fitting worker is at its limit or down.
     pub queued: Vec<(Arc<str>, usize)>,
     /// Whether a request could be answered now; if not, why.
     pub ready: Result<(), String>,

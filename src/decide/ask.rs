@@ -183,7 +183,7 @@ pub struct Ask {
     pub max_tokens: Option<u32>,
     /// Whether the answer comes token by token.
     pub streamed: bool,
-    /// How long the client still waits.
+    /// When the client leaves.
     pub deadline: Option<Seconds>,
     /// What it may claim while it stands in line.
     pub claim: Claim,

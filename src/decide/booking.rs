@@ -21,6 +21,8 @@ pub struct Booking {
     pub(super) belief: Belief,
     /// The adapter that it uses.
     pub(super) lora: Option<Borrowed>,
+    /// Its class.
+    pub(super) class: u8,
     /// The client's bound on its answer.
     pub(super) max_tokens: Option<u32>,
     pub(super) streamed: bool,
@@ -140,6 +142,8 @@ pub(super) struct Order {
     pub model: usize,
     /// Its size.
     pub size: Size,
+    /// Its class.
+    pub class: u8,
     /// The client's bound on its answer.
     pub max_tokens: Option<u32>,
     /// Whether its answer comes token by token.

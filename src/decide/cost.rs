@@ -272,6 +272,7 @@ mod tests {
             let order = Order {
                 number,
                 model: 0,
+                class: 0,
                 size: *size,
                 max_tokens: None,
                 streamed: true,
@@ -315,6 +316,7 @@ mod tests {
                 let order = Order {
                     number,
                     model: 0,
+                    class: 0,
                     size: CHAT,
                     max_tokens: None,
                     streamed: true,

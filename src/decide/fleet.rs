@@ -90,7 +90,7 @@ impl FleetState {
         rng: &mut Rng,
     ) -> Result<Choice, NoChoice> {
         let choice = self.roster.choose(ask, tried, now, rng)?;
-        self.line.charge(ask.claim, choice.terms.busy(), false);
+        self.line.charge(ask.claim, choice.terms.busy(), now);
         Ok(choice)
     }
 

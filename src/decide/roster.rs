@@ -157,7 +157,7 @@ impl Roster {
         self.sample(rng);
         self.look_up(ask, row, size);
         self.price(row, size, now);
-        self.heed(ask.deadline);
+        self.heed(ask.deadline.map(|moment| moment - now));
         self.list(row, size.work, now);
         let found = self.candidates.len();
         let last = self.models[row].last;
@@ -177,6 +177,7 @@ impl Roster {
             number: self.booked,
             model: row,
             size: size.cached(cached).paying(toll),
+            class: ask.claim.class,
             max_tokens: ask.max_tokens,
             streamed: ask.streamed,
             wait: terms.wait,
@@ -616,7 +617,7 @@ mod tests {
         let mut roster = fleet(&[1.0, 10.0, 2.0], Policy::RoundRobin);
         let mut hurried = ask(None);
         let mut candidates = |deadline| {
-            hurried.deadline = Some(Seconds(deadline));
+            hurried.deadline = Some(Seconds(1.0 + deadline));
             let choice = choose(&mut roster, &hurried, &[]).unwrap();
             roster.finish(choice.booking, Outcome::Gone, Seconds(1.0));
             let late = Fate::Excluded(Exclusion::Deadline);

@@ -5,10 +5,13 @@
 //! with all load counters at zero; bookings of an older one still tell of success or failure but move no counter and
 //! teach no line, so a restarted worker neither goes negative nor keeps the ghosts of the dead one's requests.
 
+mod classes;
 mod foreign;
 mod learning;
 mod life;
 mod measured;
+
+use classes::Classes;
 
 use super::ask::{Outcome, Told, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
@@ -49,6 +52,8 @@ pub(super) struct Worker {
     round_trip: Option<Seconds>,
     generation: u32,
     inflight: u32,
+    /// Of which class they are.
+    classes: Classes,
     backlog: Backlog,
     meter: DecodeMeter,
     /// The company on its machine when the decode sample under way began.
@@ -67,6 +72,7 @@ impl Worker {
             round_trip: None,
             generation: 0,
             inflight: 0,
+            classes: Classes::default(),
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
             sampled: Mark::default(),
@@ -167,6 +173,7 @@ impl Worker {
             size: order.size,
             belief: Belief::default(),
             lora: self.loras.lend(order.model, order.size.toll),
+            class: order.class,
             max_tokens: order.max_tokens,
             streamed: order.streamed,
             is_test: order.is_test,
@@ -189,6 +196,7 @@ impl Worker {
             self.memory.enter(order.size);
         }
         self.inflight += 1;
+        self.classes.enter(order.class);
         if order.is_test {
             self.calibration.begin(now);
         } else {
@@ -317,6 +325,7 @@ impl Worker {
 
     fn release(&mut self, booking: &Booking, outcome: Outcome, now: Seconds) {
         self.inflight = self.inflight.saturating_sub(1);
+        self.classes.leave(booking.class);
         if let Some(borrowed) = &booking.lora {
             self.loras.give_back(borrowed);
         }
@@ -347,6 +356,7 @@ mod tests {
         Order {
             number,
             model: 0,
+            class: 0,
             size: Size::new(work, 1_000.0, 0.0),
             max_tokens: None,
             streamed,

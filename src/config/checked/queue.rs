@@ -5,10 +5,8 @@ use std::sync::Arc;
 use super::name;
 use crate::config::plan::{ClassPlan, QueuePlan};
 use crate::config::typed::{Section, Value};
+use crate::decide::MOST_CLASSES;
 use crate::units::Seconds;
-
-/// The most that can be told apart; a class is a label of metrics.
-const MOST_CLASSES: usize = 16;
 
 /// The line.
 pub fn queue(section: &Section<'_>) -> Option<QueuePlan> {

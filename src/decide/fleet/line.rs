@@ -75,7 +75,15 @@ impl FleetState {
     pub fn grants(&mut self, now: Seconds, rng: &mut Rng) -> Vec<Grant> {
         let mut grants = Vec::new();
         let mut heads = self.line.heads(now);
-        while let Some(Turn { ticket, .. }) = heads.pop_first() {
+        while let Some(turn) = heads.pop_first() {
+            let Turn { ticket, .. } = turn;
+            // Who was served meanwhile has had more, also where it stands in another lane.
+            if let Some(now_due) = self.line.turn_beside(ticket, now)
+                && now_due != turn
+            {
+                heads.insert(now_due);
+                continue;
+            }
             let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
                 continue;
             };
@@ -86,7 +94,7 @@ impl FleetState {
                 Err(_) => {}
                 Ok(choice) => {
                     let (claim, busy) = (ask.claim, choice.terms.busy());
-                    self.line.charge(claim, busy, true);
+                    self.line.charge(claim, busy, now);
                     self.line.served(now);
                 }
             }

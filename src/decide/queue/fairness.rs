@@ -1,48 +1,42 @@
-//! What each tenant of a class has had, so that the one that has had least is next.
+//! What each tenant of a class has had of late, so that the one that has had least is next.
 //!
-//! Start-time fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996), with predicted
-//! worker-seconds in the place of packet lengths: a request is charged to its tenant when it gets its place, and whoever
-//! has been charged least goes first. Who comes back after a pause is charged at least what the class had reached by
-//! then, so that silence saves nothing up and nobody is punished for what it used while nobody else wanted it.
+//! A request is charged to its tenant when it gets its place, with the worker-seconds that it is expected to take: one
+//! tenant's prompts of 27,000 tokens weigh what they cost. What was charged is forgotten exponentially, over a minute: a
+//! pause saves nothing up, and nobody is long behind for what it used while nobody else wanted it.
 //!
-//! Seconds and not requests: one tenant's prompts of 27,000 tokens weigh what they cost.
+//! 2026-11-30: built as start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996), with one virtual time for each class.
+//! Seen that this time runs on with whoever is alone on another model, so that a newcomer began behind everything that
+//! a tenant which floods its own had ever sent. Fair queues know one link; a class has many, and decay needs no clock.
 
 use std::collections::BTreeMap;
 
 use crate::units::Seconds;
 
+/// After so long a charge counts for 1/e.
+const MEMORY: Seconds = Seconds(60.0);
+
 /// The accounts of one class.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Accounts {
-    had: BTreeMap<u32, f64>,
-    /// What whoever was served last had had.
-    reached: f64,
+pub(super) struct Accounts(BTreeMap<u32, Account>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    had: f64,
+    at: Seconds,
 }
 
 impl Accounts {
-    /// What a tenant has had.
-    pub(super) fn had(&self, tenant: u32) -> f64 {
-        self.had
-            .get(&tenant)
-            .map_or(self.reached, |had| had.max(0.0))
+    /// What a tenant has had of late, zero or more.
+    pub(super) fn had(&self, tenant: u32, now: Seconds) -> f64 {
+        let account = self.0.get(&tenant).copied().unwrap_or_default();
+        account.had * (-(now - account.at).0.max(0.0) / MEMORY.0).exp()
     }
 
-    /// A request of a tenant that has none waiting begins to wait.
-    pub(super) fn joins(&mut self, tenant: u32) {
-        let had = self.had(tenant).max(self.reached);
-        self.had.insert(tenant, had);
-    }
-
-    /// A tenant gets a place for so long. What is no number counts for nothing.
-    pub(super) fn charge(&mut self, tenant: u32, seconds: Seconds, waited: bool) {
-        let had = if waited {
-            self.had(tenant)
-        } else {
-            self.had(tenant).max(self.reached)
-        };
-        self.reached = self.reached.max(had);
+    /// A tenant gets a worker for so long. What is no number counts for nothing.
+    pub(super) fn charge(&mut self, tenant: u32, seconds: Seconds, now: Seconds) {
         let cost = Some(seconds.0).filter(|cost| cost.is_finite() && *cost > 0.0);
-        self.had.insert(tenant, had + cost.unwrap_or(0.0));
+        let had = self.had(tenant, now) + cost.unwrap_or(0.0);
+        self.0.insert(tenant, Account { had, at: now });
     }
 }
 
@@ -50,37 +44,32 @@ impl Accounts {
 mod tests {
     use super::*;
 
+    const NOW: Seconds = Seconds(1.0);
+
     #[test]
-    fn who_had_least_is_behind_nobody() {
+    fn who_had_less_is_known_and_a_newcomer_had_nothing() {
         let mut accounts = Accounts::default();
-        for tenant in [1, 2] {
-            accounts.joins(tenant);
-        }
-        accounts.charge(1, Seconds(3.0), true);
-        assert!(accounts.had(2) < accounts.had(1));
-        accounts.charge(2, Seconds(5.0), true);
-        assert!(accounts.had(1) < accounts.had(2));
+        accounts.charge(1, Seconds(3.0), NOW);
+        accounts.charge(2, Seconds(5.0), NOW);
+        assert!(accounts.had(1, NOW) < accounts.had(2, NOW));
+        assert_eq!(accounts.had(3, NOW), 0.0);
     }
 
     #[test]
-    fn a_pause_saves_nothing_up() {
+    fn a_minute_forgets() {
         let mut accounts = Accounts::default();
-        accounts.joins(1);
-        for _ in 0..100 {
-            accounts.charge(1, Seconds(1.0), true);
-        }
-        accounts.joins(2);
-        assert_eq!(accounts.had(2), 99.0, "as far as the last had come");
-        accounts.charge(2, Seconds(2.0), true);
-        assert!(accounts.had(1) < accounts.had(2));
+        accounts.charge(1, Seconds(100.0), NOW);
+        let later = |minutes: f64| accounts.had(1, NOW + MEMORY * minutes);
+        assert!((later(1.0) - 100.0 / std::f64::consts::E).abs() < 1e-9);
+        assert!(later(10.0) < 0.01);
     }
 
     #[test]
     fn what_is_no_time_costs_nothing() {
         let mut accounts = Accounts::default();
         for odd in [f64::NAN, f64::INFINITY, -1.0] {
-            accounts.charge(1, Seconds(odd), false);
+            accounts.charge(1, Seconds(odd), NOW);
         }
-        assert_eq!(accounts.had(1), 0.0);
+        assert_eq!(accounts.had(1, NOW), 0.0);
     }
 }

@@ -50,12 +50,11 @@ impl Members {
         self.arrived.is_empty()
     }
 
-    /// One more. Whether it is the only one of its tenant here.
-    pub(super) fn add(&mut self, waiter: &Waiter, ticket: Ticket) -> bool {
+    /// One more.
+    pub(super) fn add(&mut self, waiter: &Waiter, ticket: Ticket) {
         self.arrived.insert(ticket);
         let own = self.tenants.entry(waiter.ask.claim.tenant).or_default();
         own.insert((due(waiter), ticket));
-        own.len() == 1
     }
 
     /// One less.
@@ -98,5 +97,5 @@ impl Members {
 )]
 fn due(waiter: &Waiter) -> u64 {
     let deadline = waiter.ask.deadline;
-    deadline.map_or(u64::MAX, |span| ((waiter.since + span).0 * 1e6) as u64)
+    deadline.map_or(u64::MAX, |moment| (moment.0 * 1e6) as u64)
 }

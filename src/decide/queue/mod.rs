@@ -7,9 +7,9 @@
 //!
 //! Of two heads that could use the same slot goes first
 //!
-//! 1. who has waited for `age_up`, the longest first: no class starves while there is capacity at all;
+//! 1. who has waited for `age_up`, the longest first, if it may wait so long: no class starves then;
 //! 2. the higher class;
-//! 3. the tenant that has had the fewest worker-seconds in this class (`fairness.rs`);
+//! 3. the tenant that has had the fewest worker-seconds in this class of late (`fairness.rs`);
 //! 4. whose client leaves first, of those that say when;
 //! 5. who came first.
 //!
@@ -138,10 +138,7 @@ impl WaitingLine {
         self.given += 1;
         self.bytes = bytes;
         let members = self.lanes.entry(Lane::of(&waiter)).or_default();
-        if members.add(&waiter, ticket) {
-            let accounts = self.accounts.entry(claim.class).or_default();
-            accounts.joins(claim.tenant);
-        }
+        members.add(&waiter, ticket);
         self.waiters.insert(ticket, waiter);
         Ok(ticket)
     }
@@ -161,10 +158,10 @@ impl WaitingLine {
         self.head(&lane, members, now)
     }
 
-    /// A tenant of a class gets a worker for so long; `waited` says that it stood in line for it.
-    pub(super) fn charge(&mut self, claim: Claim, seconds: Seconds, waited: bool) {
+    /// A tenant of a class gets a worker for so long.
+    pub(super) fn charge(&mut self, claim: Claim, seconds: Seconds, now: Seconds) {
         let accounts = self.accounts.entry(claim.class).or_default();
-        accounts.charge(claim.tenant, seconds, waited);
+        accounts.charge(claim.tenant, seconds, now);
     }
 
     /// Whether a request may wait while no worker is up.
@@ -211,6 +208,12 @@ impl WaitingLine {
             .collect()
     }
 
+    /// What the turn of this request's lane is by now: others may have been served since it was first looked at.
+    pub(super) fn turn_beside(&self, ticket: Ticket, now: Seconds) -> Option<Turn> {
+        let lane = Lane::of(self.waiters.get(&ticket)?);
+        self.head(&lane, self.lanes.get(&lane)?, now)
+    }
+
     fn head(&self, lane: &Lane, members: &Members, now: Seconds) -> Option<Turn> {
         let eldest = members.eldest()?;
         let aged = |ticket: &Ticket| {
@@ -228,7 +231,7 @@ impl WaitingLine {
         let accounts = self.accounts.get(&lane.class);
         let had = |tenant| {
             accounts
-                .map_or(0.0, |accounts| accounts.had(tenant))
+                .map_or(0.0, |accounts| accounts.had(tenant, now))
                 .to_bits()
         };
         let next = members.firsts().map(|(tenant, (due, ticket))| Turn {

@@ -50,7 +50,7 @@ fn served(line: &mut WaitingLine, now: f64) -> Vec<Ticket> {
     while let Some(turn) = line.heads(Seconds(now)).pop_first() {
         let claim = line.get(turn.ticket).unwrap().claim();
         line.leave(turn.ticket, Seconds(now));
-        line.charge(claim, Seconds(1.0), true);
+        line.charge(claim, Seconds(1.0), Seconds(now));
         assert_eq!(line.check(), Ok(()));
         order.push(turn.ticket);
     }
@@ -103,10 +103,21 @@ fn tenants_of_a_class_take_turns_by_what_they_had() {
 }
 
 #[test]
+fn a_tenant_that_is_alone_elsewhere_puts_no_newcomer_behind() {
+    let mut line = WaitingLine::default();
+    let claim = |tenant| of(0, tenant).claim;
+    line.charge(claim(3), Seconds(1_000.0), Seconds(1.0));
+    let flood: Vec<_> = (0..3).map(|_| join(&mut line, of(0, 1), 1.0)).collect();
+    line.charge(claim(1), Seconds(20.0), Seconds(1.0));
+    let newcomer = join(&mut line, of(0, 2), 2.0);
+    assert_eq!(served(&mut line, 3.0)[..2], [newcomer, flood[0]]);
+}
+
+#[test]
 fn of_one_tenant_whose_client_leaves_first_goes_first() {
     let mut line = WaitingLine::default();
     let mut due = |since: f64, span: Option<f64>| {
-        let deadline = span.map(Seconds);
+        let deadline = span.map(|span| Seconds(since + span));
         join(
             &mut line,
             Ask {

@@ -1,28 +1,29 @@
 //! Places that lower classes leave free for higher ones.
 //!
-//! A queue lets the higher class go first when a place is freed; a reserve sees to it that one is free when it comes. What
-//! counts are all places on those who could serve the request: of one worker's few places a share would round to all or to
-//! none of them. Of two places or more at least one stays open to every class, so that nobody is locked out.
+//! A queue lets the higher class go first when a place is freed; a reserve sees to it that one is free when it comes. So
+//! lower classes together may hold all places but the share: what they hold counts, whether the higher class uses its share
+//! or not. All places on those who could serve the request are counted together: of one worker's few places a share would
+//! round to all or to none of them. Of two places or more lower classes may hold at least one, so that nobody is locked
+//! out.
 
 use super::super::ask::Ask;
 use super::super::worker::Worker;
 use super::Roster;
 
 impl Roster {
-    /// Whether all places that are left on these workers are kept for classes above the request's.
+    /// Whether the request's class and those below hold all that the classes above leave them on these workers.
     pub(super) fn is_kept<'a>(&self, ask: &Ask, workers: impl Iterator<Item = &'a Worker>) -> bool {
         let class = usize::from(ask.claim.class);
         let share = self.rules.reserved.get(class).copied().unwrap_or(0.0);
         if share <= 0.0 {
             return false;
         }
-        let count = |(places, free): (u32, u32), worker: &Worker| {
-            let limit = worker.limit();
-            let left = limit.saturating_sub(worker.inflight());
-            (places.saturating_add(limit), free.saturating_add(left))
+        let count = |(places, held): (u32, u32), worker: &Worker| {
+            let own = worker.held_from(ask.claim.class);
+            (places.saturating_add(worker.limit()), held + own)
         };
-        let (places, free) = workers.fold((0, 0), count);
-        free <= kept(places, share)
+        let (places, held) = workers.fold((0, 0), count);
+        held >= places - kept(places, share)
     }
 }
 

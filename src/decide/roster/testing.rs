@@ -40,6 +40,7 @@ impl Roster {
             number: self.booked,
             model: row,
             size: trial.size,
+            class: u8::MAX,
             max_tokens: Some(TEST_OUTPUT),
             streamed: trial.streamed,
             wait: Seconds::ZERO,

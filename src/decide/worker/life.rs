@@ -1,6 +1,7 @@
 //! A worker's lives: what its probes say, and the fresh start when one has ended.
 
 use super::Worker;
+use super::classes::Classes;
 use crate::decide::condition::Probed;
 use crate::decide::decode_meter::DecodeMeter;
 use crate::decide::machine::Machine;
@@ -36,6 +37,7 @@ impl Worker {
         machine.lose(self.inflight, now);
         self.generation += 1;
         self.inflight = 0;
+        self.classes = Classes::default();
         self.backlog.clear();
         self.meter = DecodeMeter::default();
         self.memory = Memory::default();

@@ -63,7 +63,8 @@ impl Worker {
         let within = (held <= cap || self.told.slots.is_some())
             && queued + streams <= held
             && generating + streams <= sharing
-            && sharing <= held;
+            && sharing <= held
+            && self.classes.all() == held;
         if within {
             return Ok(());
         }
