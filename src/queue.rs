@@ -60,6 +60,13 @@ impl Patience {
         }
     }
 
+    /// How long it is from here to the next limit, whichever it is: what a request lacks may have changed by then.
+    fn next_after(self, waited: Seconds) -> Seconds {
+        let limits = [self.place, self.worker].map(|limit| limit - waited);
+        let ahead = limits.into_iter().filter(|left| *left > Seconds::ZERO);
+        ahead.reduce(Seconds::min).unwrap_or_default()
+    }
+
     /// How long it waits for this; `None` when that is nothing to wait for.
     fn with(self, lack: &NoChoice) -> Option<Seconds> {
         match lack {
@@ -156,11 +163,14 @@ impl Guest<'_> {
         let began = self.clock.now();
         loop {
             let waited = self.clock.now() - began;
-            let left = self.patience.with(&lack).map(|longest| longest - waited);
-            let Some(left) = left.filter(|left| *left > Seconds::ZERO) else {
+            if self
+                .patience
+                .with(&lack)
+                .is_none_or(|longest| longest <= waited)
+            {
                 return Err(self.in_vain(lack, waited));
-            };
-            match timeout(left.to_duration(), &mut granted).await {
+            }
+            match timeout(self.patience.next_after(waited).to_duration(), &mut granted).await {
                 Ok(Ok(turn)) => return Ok(turn),
                 Ok(Err(_)) => return Err(self.refusal(NoChoice::Down)),
                 Err(_) => lack = self.fleet.lacks(self.ask, tried),

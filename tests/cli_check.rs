@@ -42,7 +42,10 @@ fn a_good_file_is_0() {
     let folder = folder_with(GOOD);
     let found = forebay(&folder, &["check"]);
     assert_eq!(found.code, Some(0), "{}", found.err);
-    assert_eq!(found.out, "./forebay.toml is good: 1 worker, 0 routes\n");
+    assert_eq!(
+        found.out,
+        "./forebay.toml is good: 1 worker, 0 routes, 0 tenants\n"
+    );
     let named = forebay(&folder, &["check", "--config", "forebay.toml"]);
     assert_eq!(named.code, Some(0), "{}", named.err);
 }

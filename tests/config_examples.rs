@@ -28,7 +28,7 @@ const TENANT: [(&str, &str); 2] = [
     ("name", "name = \"app\""),
     (
         "key_hash",
-        "key_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+        "key_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"",
     ),
 ];
 

@@ -212,3 +212,46 @@ fn who_finds_nobody_up_and_a_full_line_is_told_that_nobody_is_up() {
     let answer = proxy.chat(&chat("second"));
     assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
 }
+
+#[test]
+fn those_in_line_outlive_the_only_worker_s_restart() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "").start();
+    let held = occupy(&proxy, &engine);
+    let clients: Vec<_> = (0..20)
+        .map(|number| join(&proxy, "paid", &number.to_string()))
+        .collect();
+    engine.refuse();
+    drop(held);
+    expect_soon("it is out", || proxy.worker("w")["state"] != "up");
+    engine.accept();
+    for mut client in clients {
+        let answer = client.answer();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!(engine.count(), 21, "nobody was asked twice");
+}
+
+#[test]
+fn a_wait_follows_what_a_request_waits_for() {
+    let engine = Engine::start();
+    let queue = "wait = \"60s\"\nwait_no_worker = \"300ms\"";
+    let proxy = narrow(&engine, queue).start();
+    let _held = occupy(&proxy, &engine);
+    let mut waiting = join(&proxy, "paid", "x");
+    engine.refuse();
+    let answer = waiting.answer();
+    assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
+}
+
+#[test]
+fn who_still_waits_when_the_proxy_ends_is_told_so() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "").top("drain = \"300ms\"").start();
+    let _held = occupy(&proxy, &engine);
+    let mut waiting = join(&proxy, "paid", "x");
+    proxy.signal("TERM");
+    let answer = waiting.answer();
+    assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
+    assert!(retry_after(&answer) >= 1);
+}

@@ -69,11 +69,16 @@ pub(super) fn limited(refused: Refused, tokens: Reserved) -> Fault {
             "this request asks for about {asked} tokens, prompt and answer together, and a whole minute has {most} (tokens_per_minute): no wait helps, send a shorter prompt or a lower max_tokens"
         ),
     };
-    let fault = Fault::new(Kind::RateLimited, message).quota(Quota {
-        limit: most,
-        remaining: left,
-        reset: whole_in,
-    });
+    let fault = Fault::new(Kind::RateLimited, message);
+    let fault = match by {
+        // Places are no rate: nobody knows when one is free.
+        Limited::Concurrent => fault,
+        Limited::Requests | Limited::Tokens => fault.quota(Quota {
+            limit: most,
+            remaining: left,
+            reset: whole_in,
+        }),
+    };
     match wait {
         Some(wait) => fault.retry_after(wait),
         None => fault,

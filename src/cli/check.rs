@@ -22,8 +22,9 @@ impl Check {
             Ok((file, plan)) => {
                 let workers = counted(plan.workers.len(), "worker");
                 let routes = counted(plan.routes.len(), "route");
+                let tenants = counted(plan.tenants.len(), "tenant");
                 say(format_args!(
-                    "{} is good: {workers}, {routes}",
+                    "{} is good: {workers}, {routes}, {tenants}",
                     file.display()
                 ));
                 ExitCode::SUCCESS

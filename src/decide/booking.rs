@@ -112,6 +112,8 @@ impl Booking {
 pub(super) struct Record {
     /// Given.
     pub picks: u64,
+    /// Given to measure it.
+    pub tests: u64,
     /// Answered.
     pub answered: u64,
     /// Failed.

@@ -158,7 +158,7 @@ impl Roster {
         self.look_up(ask, row, size);
         self.price(row, size, now);
         self.heed(ask.deadline.map(|moment| moment - now));
-        self.list(row, size.work, now);
+        self.list(row, size, now);
         let found = self.candidates.len();
         let last = self.models[row].last;
         let picked = self.rules.policy.pick(&mut self.candidates, last, rng);

@@ -36,7 +36,7 @@ const MOST_BELIEVED: f64 = 100_000.0;
 /// … and the most of them that count: more make no difference to where a request goes.
 const MOST: f64 = 1_000.0;
 /// What was told is nothing after so many times the time that it lasts.
-const FADED: f64 = 3.0;
+pub(super) const FADED: f64 = 3.0;
 
 /// What an engine says of its load; what is `None` it does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -44,7 +44,7 @@ pub(super) struct Worker {
     /// What its engine says of its load.
     load: ToldLoad,
     /// What it had shown of its speed when its engine last told its load.
-    settled: Option<Speeds>,
+    settled: Option<(Speeds, Seconds)>,
     /// Its adapters.
     pub(super) loras: Loras,
     condition: Condition,
@@ -199,6 +199,7 @@ impl Worker {
         self.classes.enter(order.class);
         if order.is_test {
             self.calibration.begin(now);
+            self.record.tests += 1;
         } else {
             self.record.picks += 1;
         }

@@ -82,16 +82,17 @@ impl Fleet {
             courtesy.into_iter().for_each(Courtesy::end);
             return;
         };
-        if let Some(load) = orca::report(report) {
-            self.change(|core, now| {
-                let asked = core.state.ours(worker);
-                let heard = Heard {
-                    load,
-                    asked,
-                    lasts: EVERY,
-                };
-                core.state.hear_load(worker, &heard, now);
-            });
+        let load = self
+            .engine(worker)
+            .and_then(|engine| orca::report(engine, report));
+        if let Some(load) = load {
+            let mut core = self.core.lock();
+            let heard = Heard {
+                load,
+                asked: core.state.ours(worker),
+                lasts: EVERY,
+            };
+            core.state.hear_load(worker, &heard, self.clock.now());
         }
     }
 }

@@ -154,6 +154,11 @@ impl Fleet {
         Ok((ticket, receiver))
     }
 
+    /// Ends the wait of everybody who stands in line: there will be no places any more.
+    pub fn dismiss(&self) {
+        self.core.lock().waiting.clear();
+    }
+
     /// Gives a place in line up; harmless when it was granted meanwhile.
     pub fn leave_line(self: &Arc<Self>, ticket: Ticket) {
         self.change(|core, now| {

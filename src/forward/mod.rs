@@ -40,7 +40,7 @@ use tries::{Repeating, Repeats, Tries};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::{Repeat, Retries, RetryOn};
-use crate::decide::{Ask, Ending, Permit, RetryRules, Shortlist, Tally, Verdict};
+use crate::decide::{Ask, Ending, NoChoice, Permit, RetryRules, Shortlist, Tally, Verdict};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
@@ -192,9 +192,59 @@ impl Forward {
             };
             lease = match self.another_turn(errand, &tries.tried, exchange).await {
                 Ok(lease) => lease,
-                Err(refused) => return tries.give_up(last_word(fault, refused)),
+                Err(refused) => {
+                    let again = match refused.kind {
+                        Kind::NoWorker if self.may_start_over(errand, &mut tries) => {
+                            self.turn_again(errand, exchange).await
+                        }
+                        _ => Err(refused),
+                    };
+                    match again {
+                        Ok(lease) => lease,
+                        Err(refused) => return tries.give_up(last_word(fault, refused)),
+                    }
+                }
             };
             exchange.retried(ending.label());
+        }
+    }
+
+    /// Whether a request that nobody has read goes back into line, to wait for a worker that takes it.
+    fn may_start_over(&self, errand: &Errand<'_>, tries: &mut Tries) -> bool {
+        self.fleet.may_wait(errand.ask, &NoChoice::Down) && tries.starts_over()
+    }
+
+    /// A place as if the request had just come; none when it has waited for a worker as long as it may.
+    async fn turn_again(
+        &self,
+        errand: &Errand<'_>,
+        exchange: &mut Exchange,
+    ) -> Result<Lease, Fault> {
+        let longest = errand.plan.queue.wait_no_worker;
+        let end = Limit {
+            span: longest,
+            name: "queue.wait_no_worker",
+        };
+        let total = errand.way.timeouts(errand.plan).total;
+        let limit = Limit::of(total, errand.deadline);
+        let limit = limit.filter(|limit| limit.span < longest).unwrap_or(end);
+        let mut considered = Shortlist::default();
+        let turn = {
+            let turn = self.guest(errand).turn(&mut considered);
+            queue::within(Some(limit), exchange.started(), self.clock, pin!(turn)).await
+        };
+        exchange.considered(considered);
+        let (lease, waited) = turn?;
+        exchange.queued(waited);
+        Ok(lease)
+    }
+
+    fn guest<'a>(&'a self, errand: &'a Errand<'_>) -> Guest<'a> {
+        Guest {
+            fleet: &self.fleet,
+            ask: errand.ask,
+            patience: Patience::of(&errand.plan.queue, errand.ask.claim.class),
+            clock: self.clock,
         }
     }
 
@@ -209,13 +259,7 @@ impl Forward {
         let limit = Limit::of(total, errand.deadline);
         let mut considered = Shortlist::default();
         let turn = {
-            let guest = Guest {
-                fleet: &self.fleet,
-                ask: errand.ask,
-                patience: Patience::of(&errand.plan.queue, errand.ask.claim.class),
-                clock: self.clock,
-            };
-            let turn = guest.another_turn(tried, &mut considered);
+            let turn = self.guest(errand).another_turn(tried, &mut considered);
             queue::within(limit, exchange.started(), self.clock, pin!(turn)).await
         };
         exchange.considered(considered);

@@ -16,6 +16,9 @@ use crate::fault::Fault;
 use crate::observe::Exchange;
 use crate::units::WorkerId;
 
+/// More often than the rule of ejection needs to see that nobody takes connections.
+const MOST_RETURNS: u32 = 16;
+
 /// The repeats under way, shared by all requests.
 pub(super) type Repeats = Arc<Mutex<RetryBudget>>;
 
@@ -33,6 +36,10 @@ pub(super) struct Tries {
     pub tally: Tally,
     /// Who was asked.
     pub tried: Vec<WorkerId>,
+    /// Whether no worker has had the request yet: all that were asked took no connection, or not all of it.
+    pub unread: bool,
+    /// How often it went back into line because nobody was left.
+    returns: u32,
     /// The last answer that was not good enough while somebody else could be asked.
     spare: Option<Box<Begun>>,
     repeats: Repeats,
@@ -44,6 +51,8 @@ impl Tries {
         Tries {
             tally,
             tried: Vec::new(),
+            unread: true,
+            returns: 0,
             spare: None,
             repeats: Arc::clone(repeats),
             repeating: None,
@@ -55,6 +64,7 @@ impl Tries {
         if ending == Ending::Answer {
             return Verdict::Deliver;
         }
+        self.unread &= ending == Ending::Refused;
         let live = exchange.live_requests();
         let verdict = self.tally.verdict(ending, live, &mut self.repeats.lock());
         if self.tally.is_budgeted() && self.repeating.is_none() {
@@ -70,6 +80,17 @@ impl Tries {
         if begun.ending() != Ending::Unsupported || self.spare.is_none() {
             self.spare = Some(begun);
         }
+    }
+
+    /// Forgets whom it tried, if it may go back into line as if it had just come: nobody has read it, so nothing is done
+    /// twice. Workers that take no connections are ejected after a few, so that this ends.
+    pub(super) fn starts_over(&mut self) -> bool {
+        let again = self.unread && self.returns < MOST_RETURNS;
+        if again {
+            self.returns += 1;
+            self.tried.clear();
+        }
+        again
     }
 
     /// The end, with an answer.

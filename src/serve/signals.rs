@@ -15,7 +15,7 @@ use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
 
 use super::diagnostics;
 use crate::line::App;
@@ -23,6 +23,8 @@ use crate::listener::Gate;
 
 /// The longest that cut connections may take to end, and how often that is looked at.
 const CUT: Duration = Duration::from_millis(500);
+/// The time that answers to those who stood in line get to go out.
+const FAREWELL: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The signals of this process, caught.
@@ -103,8 +105,18 @@ impl Caught {
     }
 }
 
-/// Ends what is still open, so that it is counted and logged like every request.
+/// Ends what is still open, so that it is counted and logged like every request. Who stands in line yet was promised
+/// nothing, and gets an answer that says so.
 async fn cut(app: &App, gate: &Gate) {
+    app.fleet.dismiss();
+    let refused = async {
+        let mut looks = interval(LOOK);
+        while app.fleet.waiting() > 0 {
+            looks.tick().await;
+        }
+        sleep(FAREWELL).await;
+    };
+    let _in_time = timeout(CUT, refused).await;
     app.observe.cutting();
     gate.cut();
     let ended = async {

@@ -35,7 +35,7 @@ pub(super) const TENANTS: &[Row] = &[
         kind: Kind::Sections,
         unset: Unset::Means("nobody needs a key, and keys of clients pass through to workers"),
         purpose: "Who may send requests. With at least one tenant every request needs a key, but for /health, /ready and /v2/health; a client sends it as `Authorization: Bearer KEY`, `x-api-key` or `api-key`, and workers never see it.",
-        example: "[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+        example: "[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"",
         see: &["listen.open", "worker.key"],
     },
     Row {
@@ -51,7 +51,7 @@ pub(super) const TENANTS: &[Row] = &[
         kind: KEY_HASH,
         unset: Unset::Required,
         purpose: "The SHA-256 of its key, as `forebay key new` prints it; the key itself is kept nowhere. Several keys let old and new ones work side by side; from `until` on, in UTC, a key is refused.",
-        example: "key_hash = [\"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\", { hash = \"sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752\", until = \"2027-01-01\" }]",
+        example: "key_hash = [\"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\", { hash = \"sha256:8aecb9a1e85d7828ba15a521486cde608bc8e883b8b0f61d4fa83d7ac649a2a1\", until = \"2027-01-01\" }]",
         see: &["tenant.name"],
     },
     Row {

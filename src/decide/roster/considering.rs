@@ -3,7 +3,7 @@
 //! The list of those considered is written by these steps and read by nobody else until the choice is made; then it is
 //! what "why this worker" is answered from (`considered.rs`).
 
-use super::super::ask::{Ask, Work};
+use super::super::ask::Ask;
 use super::super::considered::{Considered, Exclusion, Fate};
 use super::super::cost::{self, Size, Terms};
 use super::super::pick::{Candidate, Policy, SAMPLE};
@@ -94,19 +94,20 @@ impl Roster {
     }
 
     /// Lists the candidates for the policy.
-    pub(super) fn list(&mut self, row: usize, work: Work, now: Seconds) {
+    pub(super) fn list(&mut self, row: usize, size: Size, now: Seconds) {
         let mut listed = std::mem::take(&mut self.candidates);
         listed.clear();
         listed.extend(candidates(&self.considered).map(|considered| {
             let worker = &self.workers[considered.worker.index()];
-            let line = worker.speeds().prefill(work);
+            let line = worker.speeds().prefill(size.work);
+            let saved = size.reading() - size.cached(considered.cached).reading();
             let alone = considered.terms.own + considered.terms.decode;
             Candidate {
                 worker: considered.worker,
                 terms: considered.terms,
                 cached: considered.cached,
-                whole: alone.0 + line.slope * considered.cached,
-                samples: worker.speeds().prefill_samples(work),
+                whole: alone.0 + line.slope * saved,
+                samples: worker.speeds().prefill_samples(size.work),
                 inflight: worker.inflight(),
                 owed: 0.0,
             }

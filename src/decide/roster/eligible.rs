@@ -124,7 +124,8 @@ impl Roster {
         rooms.fold(f64::INFINITY, f64::min)
     }
 
-    /// Whether a worker may be taken out for this. Never the only one that serves a model: there is nobody else. For
+    /// Whether a worker may be taken out for this. Never the only one that serves a model: there is nobody else, unless it
+    /// takes no connections and requests may wait for it to come back. For
     /// errors, which only few of its requests may share, at most half of those who serve a model, up or not; one that
     /// takes no connections serves nobody by staying.
     pub(super) fn may_eject(&self, id: WorkerId, cause: EjectCause) -> bool {
@@ -139,7 +140,7 @@ impl Roster {
             });
             match cause {
                 EjectCause::Errors | EjectCause::Lost => out.count() < model.workers.len() / 2,
-                EjectCause::Refused => model.workers.len() > 1,
+                EjectCause::Refused => model.workers.len() > 1 || self.rules.line.holds,
             }
         };
         if nameless {

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::decide::ask::Work;
 use crate::decide::cost::{LEAST_PROMPT, Size};
-use crate::decide::told_load::{Foreign, Heard, MeanPrompts, Ours, Said};
+use crate::decide::told_load::{FADED, Foreign, Heard, MeanPrompts, Ours, Said};
 use crate::units::Seconds;
 
 /// Streams that come or go are other company when they are more than this share of those that stay.
@@ -17,14 +17,14 @@ impl Worker {
             inflight: self.inflight,
             queued: self.backlog.len(),
             embedding: self.inflight.saturating_sub(self.meter.sharing()),
-            given: self.record.picks,
+            given: self.record.picks + self.record.tests,
             tokens: self.memory.tokens(),
         }
     }
 
     /// Its engine says how much it has to do. If others came or went since it last did, what was learned meanwhile was
     /// learned beside a wrong number of streams, and is forgotten; not twice in a row, so that others who come and go all
-    /// the time don't keep it from learning.
+    /// the time don't keep it from learning, and not if it was silent for long meanwhile.
     pub(in crate::decide) fn hear_load(
         &mut self,
         heard: &Heard,
@@ -37,9 +37,14 @@ impl Worker {
         let after = self.foreign(now);
         let sharing = f64::from(self.meter.sharing()) + before.running.min(after.running);
         let is_other = (after.running - before.running).abs() > OTHER_COMPANY * sharing.max(1.0);
-        match self.settled.take().filter(|_| is_other) {
-            Some(settled) => self.speeds = settled,
-            None => self.settled = Some(self.speeds.clone()),
+        let is_of_late = |at: Seconds| now - at <= heard.lasts * FADED;
+        match self
+            .settled
+            .take()
+            .filter(|(_, at)| is_other && is_of_late(*at))
+        {
+            Some((settled, _)) => self.speeds = settled,
+            None => self.settled = Some((self.speeds.clone(), now)),
         }
     }
 

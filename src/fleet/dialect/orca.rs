@@ -53,7 +53,9 @@ struct Report {
 
 /// What a report says; nothing when it can't be read.
 #[must_use]
-pub fn report(value: &[u8]) -> Option<Load> {
+pub fn report(engine: Engine, value: &[u8]) -> Option<Load> {
+    // Triton counts requests, where vLLM counts texts.
+    let by_text = engine != Engine::Triton;
     let value = value.trim_ascii();
     if value.len() > LONGEST {
         return None;
@@ -61,12 +63,14 @@ pub fn report(value: &[u8]) -> Option<Load> {
     let word = |word: &str| strip_word(value, word);
     let (json, text) = (word("JSON"), word("TEXT"));
     let load = match (json, text) {
-        (Some(json), _) => by_name(|name| read::<Report>(json)?.named_metrics.get(name).copied()),
-        (_, Some(text)) => by_name(|name| in_text(text, name)),
-        _ if value.starts_with(b"{") => {
-            by_name(|name| read::<Report>(value)?.named_metrics.get(name).copied())
-        }
-        _ => by_name(|name| in_text(value, name)),
+        (Some(json), _) => by_name(by_text, |name| {
+            read::<Report>(json)?.named_metrics.get(name).copied()
+        }),
+        (_, Some(text)) => by_name(by_text, |name| in_text(text, name)),
+        _ if value.starts_with(b"{") => by_name(by_text, |name| {
+            read::<Report>(value)?.named_metrics.get(name).copied()
+        }),
+        _ => by_name(by_text, |name| in_text(value, name)),
     };
     Some(load).filter(Load::is_told)
 }
@@ -78,12 +82,12 @@ fn strip_word<'a>(value: &'a [u8], word: &str) -> Option<&'a [u8]> {
     is_word.then(|| rest.trim_ascii_start())
 }
 
-fn by_name(metric: impl Fn(&str) -> Option<f64>) -> Load {
+fn by_name(by_text: bool, metric: impl Fn(&str) -> Option<f64>) -> Load {
     Load {
         running: None,
         waiting: metric("num_requests_waiting"),
         kv_use: metric("kv_cache_usage_perc").or_else(|| metric("kv_cache_utilization")),
-        by_text: true,
+        by_text,
     }
 }
 
@@ -103,7 +107,7 @@ mod tests {
     use super::*;
 
     fn told(value: &str) -> Option<(Option<f64>, Option<f64>)> {
-        report(value.as_bytes()).map(|load| (load.waiting, load.kv_use))
+        report(Engine::Vllm, value.as_bytes()).map(|load| (load.waiting, load.kv_use))
     }
 
     #[test]
@@ -148,7 +152,10 @@ mod tests {
             assert_eq!(told(value), None, "{value}");
         }
         assert_eq!(
-            report(b"TEXT named_metrics.num_requests_waiting=\xff"),
+            report(
+                Engine::Vllm,
+                b"TEXT named_metrics.num_requests_waiting=\xff"
+            ),
             None
         );
     }
