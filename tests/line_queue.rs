@@ -255,3 +255,15 @@ fn who_still_waits_when_the_proxy_ends_is_told_so() {
     assert_eq!((answer.status, answer.reason()), (503, Some("no_worker")));
     assert!(retry_after(&answer) >= 1);
 }
+
+#[test]
+fn a_request_that_only_a_dead_worker_could_have_is_503_when_its_time_is_over() {
+    let engine = Engine::start();
+    let queue = "wait_no_worker = \"500ms\"";
+    let proxy = narrow(&engine, queue).probe("interval = \"1h\"").start();
+    engine.refuse();
+    let answer = proxy.chat(&chat("x"));
+    let refused = (answer.status, answer.reason());
+    assert_eq!(refused, (503, Some("no_worker")), "{}", answer.text());
+    assert_eq!(engine.count(), 0);
+}

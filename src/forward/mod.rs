@@ -53,6 +53,9 @@ use crate::upstream::Upstream;
 /// A client's word that nothing may be sent twice.
 const RETRY_HEADER: &str = "x-forebay-retry";
 
+/// When to come back to workers that took no connection.
+const COME_BACK: Seconds = Seconds(2.0);
+
 /// Sends requests to workers.
 pub struct Forward {
     clock: Clock,
@@ -192,18 +195,16 @@ impl Forward {
             };
             lease = match self.another_turn(errand, &tries.tried, exchange).await {
                 Ok(lease) => lease,
-                Err(refused) => {
-                    let again = match refused.kind {
-                        Kind::NoWorker if self.may_start_over(errand, &mut tries) => {
-                            self.turn_again(errand, exchange).await
-                        }
-                        _ => Err(refused),
-                    };
-                    match again {
+                Err(refused)
+                    if refused.kind == Kind::NoWorker
+                        && self.may_start_over(errand, &mut tries) =>
+                {
+                    match self.turn_again(errand, exchange).await {
                         Ok(lease) => lease,
-                        Err(refused) => return tries.give_up(last_word(fault, refused)),
+                        Err(refused) => return tries.give_up(refused),
                     }
                 }
+                Err(refused) => return tries.give_up(last_word(fault, refused)),
             };
             exchange.retried(ending.label());
         }
@@ -234,7 +235,13 @@ impl Forward {
             queue::within(Some(limit), exchange.started(), self.clock, pin!(turn)).await
         };
         exchange.considered(considered);
-        let (lease, waited) = turn?;
+        let (lease, waited) = turn.map_err(|fault| match fault.kind {
+            Kind::Deadline if limit == end => {
+                let message = format!("no worker took it within {} = {longest}", end.name);
+                Fault::new(Kind::NoWorker, message).retry_after(COME_BACK)
+            }
+            _ => fault,
+        })?;
         exchange.queued(waited);
         Ok(lease)
     }
