@@ -8,7 +8,7 @@
 //! worker is priced between what is believed of it and the fastest that has shown its speed, the nearer to the latter
 //! the fewer samples it has. With none it counts as fast as that one, so it is tried; one that is four times slower
 //! looks twice as slow after 8 samples, and 5 % cheaper than it is after 200: no client is sent for long to a worker
-//! that is known to be slow. Speeds are compared by the whole prompt, whoever has it cached: who has not is no slower
+//! that is known to be slow. Only its own work is doubted so, the way to it is not. Speeds are compared by the whole prompt, whoever has it cached: who has not is no slower
 //! for that. Only idle workers get it: what a busy one holds will tell.
 //!
 //! 2026-11-30: believed that priors of a fast card would get everybody tried often enough. Seen with 8 clients, answers
@@ -63,7 +63,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Its price, less the doubt that it is really slower than the fastest.
+    /// Its price, less the doubt that its work is really slower than that of the fastest.
     #[expect(
         clippy::cast_precision_loss,
         reason = "doubt is gone long before 2^53 samples"
@@ -74,7 +74,9 @@ impl Candidate {
             return self.terms.total().0;
         }
         let doubt = HALF_BELIEVED / (HALF_BELIEVED + self.samples as f64);
-        self.terms.total().0 * (fastest / self.whole).min(1.0).powf(doubt)
+        let work = self.terms.busy().0;
+        let spared = work * (1.0 - (fastest / self.whole).min(1.0).powf(doubt));
+        self.terms.total().0 - spared
     }
 }
 
@@ -212,6 +214,16 @@ mod tests {
     fn a_worker_is_tried_again_until_it_is_known_to_be_slow() {
         assert!(slow_is_tried(0) && slow_is_tried(4));
         assert!(!slow_is_tried(200));
+    }
+
+    #[test]
+    fn the_way_to_a_worker_is_not_doubted() {
+        let mut far = candidates(&[1.0, 2.0]).remove(1);
+        (far.samples, far.inflight) = (0, 0);
+        let alone = far.doubted(1.0);
+        far.terms.net = Seconds(9.0);
+        assert!((far.doubted(1.0) - alone - 9.0).abs() < 1e-9);
+        assert!(alone < far.terms.busy().0, "its work is");
     }
 
     #[test]
