@@ -3,7 +3,8 @@
 //! The line itself, its order and its bounds, is decided in `decide::queue`; this is its asynchronous shell. Waiting ends
 //! with a place, with the news that nobody is left who could serve the request, or at the longest allowed wait. That is
 //! `wait` of the request's class while somebody who could serve it is up, `wait_no_worker` while nobody is, and the longer
-//! of both while all are out for errors; what it waits for is asked again whenever a wait is over. Who leaves while waiting (the future is dropped) leaves the line.
+//! of both while all are out for errors; what it waits for is asked again whenever a wait is over. Who leaves while
+//! waiting (the future is dropped) leaves the line.
 //!
 //! A prompt that is too long for everybody is refused at once: no wait would make it shorter.
 //!

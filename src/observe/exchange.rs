@@ -162,7 +162,7 @@ impl Exchange {
     /// It waited this long because every fitting worker was at its limit; zero if it did not have to.
     pub fn queued(&mut self, wait: Seconds) {
         self.observe.metrics.queue_wait.observe(wait.0);
-        self.times.queue = Some(wait);
+        self.times.queue = Some(self.times.queue.unwrap_or_default() + wait);
     }
 
     /// Choosing took this long.

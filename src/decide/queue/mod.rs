@@ -1,4 +1,4 @@
-//! The waiting line: requests for which every fitting worker is at its cap.
+//! The waiting line: requests for which every fitting worker is at its cap, or down and waited for.
 //!
 //! Whoever waits for a busy worker must not hold up one behind it whose worker is free, so the line has lanes: all
 //! requests of a lane can be served by the same workers, also by the length of their prompts, and are of one class. Only
