@@ -135,6 +135,7 @@ where
 
     let deadline = inspect::deadline(&head.headers)?; // 400
     let class = inspect::class(&head.headers, &plan.queue, pass.class())?; // 400
+    queue::admit(&app.fleet, body.size_hint().lower(), class)?; // 429
     let began = app.clock.now();
     let held = app.intake.read(body).await?; // 400 408 413 503
     exchange.body_read(app.clock.now() - began);

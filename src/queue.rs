@@ -6,7 +6,8 @@
 //! of both while all are out for errors; what it waits for is asked again whenever a wait is over. Who leaves while
 //! waiting (the future is dropped) leaves the line.
 //!
-//! A prompt that is too long for everybody is refused at once: no wait would make it shorter.
+//! Who could only wait and for whom there is no room in line is refused before its body is read, so that shedding load is
+//! cheap. A prompt that is too long for everybody is refused at once: no wait would make it shorter.
 //!
 //! However a turn ends, whom its latest choice considered is written where the caller says: also who was refused, or
 //! waited in vain, can then be told why.
@@ -182,10 +183,7 @@ impl Guest<'_> {
     /// There is no room in line. Who finds nobody up is told that, and not that it is crowded.
     fn full(&self, lack: &NoChoice) -> Fault {
         match lack {
-            NoChoice::Busy => {
-                let message = format!("{TAKEN}, and the queue is full");
-                self.come_back(Fault::new(Kind::QueueFull, message))
-            }
+            NoChoice::Busy => full(self.fleet, self.ask.claim.class),
             lack => self.refusal(lack.clone()),
         }
     }
@@ -194,21 +192,39 @@ impl Guest<'_> {
         match lack {
             NoChoice::Busy => {
                 let message = format!("waited {waited} for a place on a worker: {TAKEN}");
-                self.come_back(Fault::new(Kind::QueueTimeout, message))
+                let fault = Fault::new(Kind::QueueTimeout, message);
+                come_back(self.fleet, self.ask.claim.class, fault)
             }
             lack => self.refusal(lack),
         }
     }
 
-    fn come_back(&self, fault: Fault) -> Fault {
-        let clears = self.fleet.line_clears_in(self.ask.claim.class);
-        let wait = clears.map_or(COME_BACK, |wait| wait.max(COME_BACK).min(STAY_AWAY));
-        fault.retry_after(wait)
-    }
-
     fn refusal(&self, why: NoChoice) -> Fault {
         refusal(self.fleet, self.ask, why)
     }
+}
+
+/// Refuses a request before its body is read, when there would be no room in line for it and whatever it asks for it would
+/// have to wait.
+///
+/// # Errors
+/// `queue_full`.
+pub fn admit(fleet: &Fleet, bytes: u64, class: u8) -> Result<(), Fault> {
+    if fleet.sheds(bytes) {
+        return Err(full(fleet, class));
+    }
+    Ok(())
+}
+
+fn full(fleet: &Fleet, class: u8) -> Fault {
+    let message = format!("{TAKEN}, and the queue is full");
+    come_back(fleet, class, Fault::new(Kind::QueueFull, message))
+}
+
+fn come_back(fleet: &Fleet, class: u8, fault: Fault) -> Fault {
+    let clears = fleet.line_clears_in(class);
+    let wait = clears.map_or(COME_BACK, |wait| wait.max(COME_BACK).min(STAY_AWAY));
+    fault.retry_after(wait)
 }
 
 /// A wait that ends at the latest when a request's time is over.

@@ -15,6 +15,7 @@ use std::process::Command;
 
 use support::engine::Engine;
 use support::engine::knobs::{Dialect, Failure, Knobs};
+use support::expect_soon;
 use support::proxy::Proxy;
 use support::tenant::tenant;
 
@@ -95,6 +96,36 @@ fn openai_with_a_key_is_told_what_its_tenant_may() {
         .start();
     let keys = ["fb_right", "fb_slow", "fb_full"];
     content_with("openai_tenant.py", &proxy, &keys);
+}
+
+#[test]
+fn openai_s_own_retries_behave_well() {
+    let worker = Engine::with(Knobs {
+        decode: 0.001,
+        ..Knobs::default()
+    });
+    let [silent, down] = [(); 2].map(|()| Engine::start());
+    silent.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
+    down.refuse();
+    let tenants = [
+        tenant("slow", "fb_slow", "requests_per_minute = 60"),
+        tenant("open", "fb_open", ""),
+    ];
+    let proxy = Proxy::setup()
+        .section(&tenants.concat())
+        .worker("w", &worker)
+        .worker_with("s", &silent, "models = [\"silent\"]")
+        .worker_with("d", &down, "models = [\"down\"]")
+        .launch();
+    expect_soon("two are up", || {
+        ["w", "s"]
+            .iter()
+            .all(|name| proxy.worker(name)["state"] == "up")
+    });
+    content_with("openai_retries.py", &proxy, &["fb_slow", "fb_open"]);
+    let refused = |reason| proxy.metric("forebay_requests_total", &[("reason", reason)]);
+    let counts = ["model_not_found", "deadline", "no_worker"].map(refused);
+    assert_eq!(counts, [1.0, 1.0, 3.0]);
 }
 
 #[test]

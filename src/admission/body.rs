@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 
 use crate::config::plan::Limits;
@@ -12,7 +12,7 @@ use crate::fault::{Fault, Kind};
 use crate::observe::Observe;
 use crate::units::{Bytes as ByteCount, Seconds};
 
-/// Room made at once for a body that says its length; more is made as it arrives.
+/// Room made at once for a body that says its length; the rest when so much of it has come.
 const TRUST: usize = 1 << 20;
 
 /// How long an unwanted body is read, so that the refusal is not lost in a connection reset (RFC 9112 §9.6: a close with
@@ -41,6 +41,38 @@ impl Held {
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+}
+
+/// A body that comes in pieces. It may stand in line for long, so in the end it takes no more room than it has bytes: a
+/// buffer that is doubled until all is in takes up to twice as much.
+struct Gathered {
+    all: Vec<u8>,
+    told: Option<usize>,
+}
+
+impl Gathered {
+    fn new(told: Option<u64>, first: &[u8]) -> Self {
+        let told = told.and_then(|length| usize::try_from(length).ok());
+        let room = told.unwrap_or(first.len() * 2).min(TRUST);
+        let mut all = Vec::with_capacity(room.max(first.len()));
+        all.extend_from_slice(first);
+        Gathered { all, told }
+    }
+
+    fn add(&mut self, piece: &[u8]) {
+        let rest = self.told.map_or(0, |told| told - self.all.len().min(told));
+        if self.all.capacity() - self.all.len() < piece.len() && rest >= piece.len() {
+            self.all.reserve_exact(rest);
+        }
+        self.all.extend_from_slice(piece);
+    }
+
+    fn whole(mut self) -> Bytes {
+        if self.all.len() < self.all.capacity() / 4 * 3 {
+            self.all.shrink_to_fit();
+        }
+        self.all.into()
     }
 }
 
@@ -122,18 +154,14 @@ impl Intake {
                 _counted: counted,
             });
         }
-        let room = told.map_or(first.len() * 2, |length| {
-            usize::try_from(length).unwrap_or(TRUST)
-        });
-        let mut all = BytesMut::with_capacity(room.min(TRUST).max(first.len()));
-        all.extend_from_slice(&first);
+        let mut all = Gathered::new(told, &first);
         drop(first);
         while let Some(piece) = self.next(body).await? {
             self.count(&mut counted, piece.len())?;
-            all.extend_from_slice(&piece);
+            all.add(&piece);
         }
         Ok(Held {
-            bytes: all.freeze(),
+            bytes: all.whole(),
             _counted: counted,
         })
     }
@@ -297,6 +325,26 @@ mod tests {
         assert_eq!(intake.held(), ByteCount(5));
         drop(held);
         assert_eq!(intake.held(), ByteCount(0));
+    }
+
+    #[test]
+    fn a_body_takes_no_more_room_than_it_has_bytes() {
+        let piece = vec![7; 16 << 10];
+        for length in [20 << 10, 700_000, (1 << 20) + 70, 5 << 20] {
+            for told in [Some(length), None] {
+                let mut gathered = Gathered::new(told.map(|length| length as u64), &piece);
+                let mut left = length - piece.len();
+                while left > 0 {
+                    let next = left.min(piece.len());
+                    gathered.add(&piece[..next]);
+                    left -= next;
+                }
+                let room = gathered.all.capacity();
+                let whole = gathered.whole();
+                assert_eq!(whole.len(), length);
+                assert!(told.is_none() || room == length, "{room} for {length}");
+            }
+        }
     }
 
     #[test]

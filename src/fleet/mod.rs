@@ -179,6 +179,12 @@ impl Fleet {
         self.core.lock().state.lacks(ask, tried)
     }
 
+    /// Whether a request with so many bytes would be refused, whatever it asks for.
+    #[must_use]
+    pub fn sheds(&self, bytes: u64) -> bool {
+        self.core.lock().state.sheds(bytes)
+    }
+
     /// When a newcomer of this class would be served, by how fast the line moved of late.
     #[must_use]
     pub fn line_clears_in(&self, class: u8) -> Option<Seconds> {

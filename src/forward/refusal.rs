@@ -20,6 +20,13 @@ const RATE_LIMIT: [HeaderName; 3] = [
     HeaderName::from_static("ratelimit-reset"),
 ];
 
+/// Whether it makes sense to send the request once more: OpenAI's and Anthropic's clients repeat what is 429 or 5xx
+/// unless this says no.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// The longest that those clients wait when they are told to; told more they come back at once.
+const LONGEST_HEEDED: Seconds = Seconds(60.0);
+
 /// The answer that tells a fault to the client, and closes the exchange with it.
 #[must_use]
 pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) -> Response<Relay> {
@@ -35,6 +42,9 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) ->
     if let Some(wait) = fault.retry_after {
         fields.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
     }
+    if is_in_vain(fault) {
+        fields.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
     if let Some(methods) = fault.allow {
         fields.insert(ALLOW, HeaderValue::from_static(methods));
     }
@@ -45,6 +55,16 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) ->
         fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     relay::whole(response, exchange)
+}
+
+/// Whether sending it once more would only be refused again: its time is over, or its limit is as small as that for
+/// longer than clients wait.
+fn is_in_vain(fault: &Fault) -> bool {
+    match fault.kind {
+        Kind::Deadline => true,
+        Kind::RateLimited => fault.retry_after.is_none_or(|wait| wait > LONGEST_HEEDED),
+        _ => false,
+    }
 }
 
 fn show_quota(fields: &mut HeaderMap, quota: Quota) {

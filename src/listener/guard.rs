@@ -11,8 +11,8 @@
 //!
 //! Nor does hyper's HTTP/1 see a client leave while bytes of a next request (a stray line break is enough) lie unread in
 //! its buffer: it reads no further, so neither an end nor a reset reaches it. It does flush whenever it is woken, so a
-//! flush looks ahead while a request is being answered, up to [`AHEAD`], and an end found there ends the connection
-//! (promise P8). Whoever pipelines more than that is noticed at the next write.
+//! flush looks ahead while a request that has arrived whole is being answered, up to [`AHEAD`], and an end found there
+//! ends the connection (promise P8). Whoever pipelines more than that is noticed at the next write.
 //!
 //! A timer is armed at most once per deadline that lies nearer than the armed one, and only when a read would wait, so
 //! a busy connection pays one atomic store per request.
@@ -37,6 +37,11 @@ const LINGER: Seconds = Seconds(1.0);
 /// No deadline, in microseconds since the start of the process.
 const NEVER: u64 = u64::MAX;
 
+/// The most that hyper is given at a time. It doubles its buffer whenever a read fills it, up to the largest head, and
+/// keeps it as long as the connection lives, also while its request stands in line. Less than 32 KiB, and the buffer
+/// stays at that.
+const LARGEST_READ: usize = (32 << 10) - 1;
+
 /// The most that is read ahead of hyper.
 const AHEAD: usize = 64 << 10;
 
@@ -51,6 +56,7 @@ pub(super) struct Pulse {
     head_begun: AtomicBool,
     multiplexed: AtomicBool,
     unread: AtomicBool,
+    arriving: AtomicU32,
     cut: AtomicBool,
 }
 
@@ -66,6 +72,7 @@ impl Pulse {
             head_begun: AtomicBool::new(true),
             multiplexed: AtomicBool::new(false),
             unread: AtomicBool::new(false),
+            arriving: AtomicU32::new(0),
             cut: AtomicBool::new(false),
         };
         pulse.due_in(header_timeout);
@@ -77,6 +84,12 @@ impl Pulse {
         self.answering.fetch_add(1, Ordering::AcqRel);
         self.deadline.store(NEVER, Ordering::Release);
         Answering(self.clone())
+    }
+
+    /// A request's body begins to arrive; the returned value ends that when it is dropped.
+    pub(super) fn arrives(self: &Arc<Self>) -> Arriving {
+        self.arriving.fetch_add(1, Ordering::AcqRel);
+        Arriving(self.clone())
     }
 
     /// HTTP/2 is spoken: bytes between requests are pings and window updates rather than the beginning of a head.
@@ -92,6 +105,11 @@ impl Pulse {
     /// Whether a request is being answered.
     fn is_answering(&self) -> bool {
         self.answering.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether what comes next is not of the request that is being answered, which is there whole.
+    fn awaits_no_more(&self) -> bool {
+        self.is_answering() && self.arriving.load(Ordering::Acquire) == 0
     }
 
     /// True when a head did not arrive in time.
@@ -138,6 +156,16 @@ impl Drop for Answering {
         if self.0.answering.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.due_in(self.0.idle);
         }
+    }
+}
+
+/// A request's body that has not arrived whole.
+#[derive(Debug)]
+pub(super) struct Arriving(Arc<Pulse>);
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.0.arriving.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -242,7 +270,7 @@ impl<IO: AsyncRead + Unpin> Guarded<IO> {
     /// # Errors
     /// When the client has left.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.looks_ahead && self.pulse.is_answering() && self.ahead.len() < AHEAD {
+        while self.looks_ahead && self.pulse.awaits_no_more() && self.ahead.len() < AHEAD {
             let mut chunk = [MaybeUninit::uninit(); 4096];
             let mut buf = ReadBuf::uninit(&mut chunk);
             match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
@@ -272,7 +300,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        match Pin::new(&mut self.io).poll_read(cx, buf) {
+        match poll_read_some(Pin::new(&mut self.io), cx, buf) {
             Poll::Ready(result) => {
                 if buf.filled().len() > before {
                     self.pulse.heard();
@@ -282,6 +310,22 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
             Poll::Pending => self.poll_deadline(cx).map(Err),
         }
     }
+}
+
+/// Reads less than there may be room for: see [`LARGEST_READ`].
+fn poll_read_some<IO: AsyncRead>(
+    io: Pin<&mut IO>,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    if buf.remaining() <= LARGEST_READ {
+        return io.poll_read(cx, buf);
+    }
+    let mut some = ReadBuf::new(buf.initialize_unfilled_to(LARGEST_READ));
+    ready!(io.poll_read(cx, &mut some))?;
+    let read = some.filled().len();
+    buf.advance(read);
+    Poll::Ready(Ok(()))
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {

@@ -7,6 +7,7 @@
 //! lets through and we don't (a missing or doubled Host, CONNECT, odd targets) is refused by the line with a reason.
 
 mod guard;
+mod upload;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -26,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{Notify, watch};
 
 use self::guard::{Answering, Guarded, Pulse};
+use self::upload::Upload;
 use crate::admin::Admin;
 use crate::admission::Intake;
 use crate::clock::Clock;
@@ -294,6 +296,7 @@ impl Seat {
         let upload = request.body().size_hint().lower() > Intake::DISCARDED;
         let opened = match &self.plane {
             Plane::Client(app) => {
+                let request = request.map(|body| Upload::new(body, pulse.arrives()));
                 Either::Left(line::open(app.clone(), self.client.clone(), request))
             }
             Plane::Admin(admin) => Either::Right(admin.answer(&request)),

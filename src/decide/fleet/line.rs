@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::ask::{Ask, NoChoice};
 use super::super::queue::{LineFull, Ticket, Turn, Waiter};
+use super::super::worker::Worker;
 use super::{FleetState, Grant};
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -68,6 +69,14 @@ impl FleetState {
             NoChoice::Down => self.line.holds() && self.roster.is_awaited(ask),
             _ => false,
         }
+    }
+
+    /// Whether a request with so many bytes would be refused, whatever it asks for: nobody has a place, and the line has no
+    /// room.
+    #[must_use]
+    pub fn sheds(&self, bytes: u64) -> bool {
+        let mut workers = self.roster.workers().iter();
+        !self.line.has_room(bytes) && !workers.any(Worker::has_room)
     }
 
     /// Ends the wait of everybody who can be served now, in the order of the line, and of everybody who waits for

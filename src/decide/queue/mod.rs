@@ -127,16 +127,21 @@ impl WaitingLine {
         depths
     }
 
+    /// Whether one more may wait that has so many bytes.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let bytes = self.bytes.saturating_add(bytes);
+        self.len() < self.rules.entries && bytes <= self.rules.bytes
+    }
+
     /// Takes a place.
     pub(super) fn join(&mut self, waiter: Waiter) -> Result<Ticket, LineFull> {
         let claim = waiter.claim();
-        let bytes = self.bytes.saturating_add(claim.bytes);
-        if self.len() >= self.rules.entries || bytes > self.rules.bytes {
+        if !self.has_room(claim.bytes) {
             return Err(LineFull);
         }
         let ticket = Ticket(self.given);
         self.given += 1;
-        self.bytes = bytes;
+        self.bytes += claim.bytes;
         let members = self.lanes.entry(Lane::of(&waiter)).or_default();
         members.add(&waiter, ticket);
         self.waiters.insert(ticket, waiter);
