@@ -74,7 +74,7 @@ impl Patience {
         match lack {
             NoChoice::Busy => Some(self.place),
             NoChoice::Away => Some(self.place.max(self.worker)),
-            NoChoice::Down => Some(self.worker),
+            NoChoice::Down | NoChoice::UnknownModel { awaited: true, .. } => Some(self.worker),
             _ => None,
         }
     }
@@ -284,7 +284,7 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
     };
     let only = ask.only.as_deref();
     match why {
-        NoChoice::UnknownModel { nearest } => {
+        NoChoice::UnknownModel { nearest, .. } => {
             let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
             let message = format!("no worker serves {model}{hint}");
             let not_there = Fault::new(Kind::ModelNotFound, message).param("model");

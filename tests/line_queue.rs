@@ -158,6 +158,29 @@ fn requests_wait_for_a_worker_that_is_not_up_yet() {
 }
 
 #[test]
+fn a_model_that_nobody_told_of_yet_is_waited_for_until_all_have() {
+    let engine = Engine::start();
+    engine.refuse();
+    let proxy = Proxy::setup()
+        .queue("")
+        .worker_with("w", &engine, "# models = as it says")
+        .launch();
+    expect_soon("it is down", || proxy.worker("w")["state"] == "down");
+    let mut known = join(&proxy, "paid", "x");
+    let mut unknown = proxy.connect();
+    let body = chat("x").replace("\"m\"", "\"n\"");
+    unknown.send(&request("POST", CHAT, &[], body.as_bytes()));
+    expect_soon("both wait", || waiting(&proxy) == 2.0);
+    engine.accept();
+    assert_eq!(known.answer().status, 200);
+    let answer = unknown.answer();
+    assert_eq!(
+        (answer.status, answer.reason()),
+        (404, Some("model_not_found"))
+    );
+}
+
+#[test]
 fn who_waits_for_a_worker_in_vain_is_told_so() {
     let engine = Engine::start();
     engine.refuse();

@@ -209,6 +209,8 @@ pub enum NoChoice {
     UnknownModel {
         /// The most similar name among those that would do.
         nearest: Option<ModelName>,
+        /// Whether somebody has not said yet what it serves: stand in line, if that may last.
+        awaited: bool,
     },
     /// The model is known, but nobody who serves it is within the zones that this request may go to.
     Residency,
@@ -225,6 +227,18 @@ pub enum NoChoice {
     Busy,
     /// Everyone who could serve it is out for errors and comes back: stand in line, if that may last.
     Away,
+}
+
+/// Whether it is known what a worker serves that says so by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    /// It is.
+    #[default]
+    Told,
+    /// It has not said it yet.
+    Owed,
+    /// Nor has it, and while it is away the names that an earlier process heard speak for it.
+    Remembered,
 }
 
 /// How a request ended. `Failed`, `Lost` and `Refused` speak against the worker; the others don't.

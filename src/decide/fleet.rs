@@ -13,7 +13,7 @@ mod lora;
 
 use std::sync::Arc;
 
-use super::ask::{Ask, Choice, NoChoice, Outcome, Rules, Told, WorkerSpec};
+use super::ask::{Ask, Choice, Names, NoChoice, Outcome, Rules, Told, WorkerSpec};
 use super::booking::Booking;
 use super::calibration::{Test, Tests};
 use super::considered::{Considered, Shortlist};
@@ -168,6 +168,13 @@ impl FleetState {
     /// [`grants`](Self::grants) next.
     pub fn serves(&mut self, worker: WorkerId, models: &[ModelName]) {
         self.roster.serves(worker, models);
+    }
+
+    /// Whether a worker has said what it serves. Call [`grants`](Self::grants) next.
+    pub fn names(&mut self, worker: WorkerId, names: Names) {
+        if let Some(worker) = self.roster.worker_mut(worker) {
+            worker.names = names;
+        }
     }
 
     /// What a worker may be tested with, now that its engine is known.

@@ -61,7 +61,9 @@ mod unsupported;
 mod view;
 mod worker;
 
-pub use ask::{Ask, Choice, Claim, MOST_CLASSES, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
+pub use ask::{
+    Ask, Choice, Claim, MOST_CLASSES, Names, NoChoice, Outcome, Rules, Told, Work, WorkerSpec,
+};
 pub use booking::Booking;
 pub use calibration::{TEST_OUTPUT, Test, Tests};
 pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};

@@ -389,7 +389,7 @@ mod tests {
 
     fn nearest(roster: &mut Roster, ask: &Ask) -> Option<String> {
         match choose(roster, ask, &[]) {
-            Err(NoChoice::UnknownModel { nearest }) => nearest.map(|name| name.to_string()),
+            Err(NoChoice::UnknownModel { nearest, .. }) => nearest.map(|name| name.to_string()),
             other => panic!("{other:?}"),
         }
     }

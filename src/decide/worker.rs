@@ -13,7 +13,7 @@ mod measured;
 
 use classes::Classes;
 
-use super::ask::{Outcome, Told, Work, WorkerSpec};
+use super::ask::{Names, Outcome, Told, Work, WorkerSpec};
 use super::backlog::{Backlog, Pending};
 use super::booking::{Booking, FirstByte, Order, Record};
 use super::calibration::Calibration;
@@ -39,6 +39,8 @@ pub(super) struct Worker {
     spec: WorkerSpec,
     /// What its engine says.
     pub(super) told: Told,
+    /// Whether it has said what it serves.
+    pub(super) names: Names,
     /// What is in its memory.
     pub(super) memory: Memory,
     /// What its engine says of its load.
@@ -79,6 +81,7 @@ impl Worker {
             calibration: Calibration::default(),
             record: Record::default(),
             told: Told::default(),
+            names: Names::default(),
             memory: Memory::default(),
             load: ToldLoad::default(),
             settled: None,

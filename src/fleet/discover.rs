@@ -13,7 +13,7 @@ use super::catalogue::{self, Catalogue, Offer};
 use super::{Core, Fleet, trial};
 use crate::clock;
 use crate::config::plan::{Engine, LoraPlan, Models, TestPlan, WorkerPlan};
-use crate::decide::{State, Told, Zones};
+use crate::decide::{Names, State, Told, Zones};
 use crate::units::{ModelName, WorkerId};
 use adapters::Listing;
 pub(super) use inquirer::{Inquirer, Silence, headers};
@@ -63,6 +63,15 @@ impl Profile {
     /// Whether it will say by itself what it serves, and has not yet.
     fn owes_names(&self) -> bool {
         self.typed == Models::Reported && !self.has_told
+    }
+
+    /// The same, for the choice of a worker.
+    fn names(&self, inherited: bool) -> Names {
+        match (self.owes_names(), inherited) {
+            (false, _) => Names::Told,
+            (true, false) => Names::Owed,
+            (true, true) => Names::Remembered,
+        }
     }
 
     /// Why it is not known what it is, in words; `None` when it is.
@@ -179,6 +188,7 @@ impl Fleet {
                 return false;
             };
             profile.has_told = true;
+            core.state.names(worker, Names::Told);
             // What the operator left out is nobody's name.
             if catalogue::is_open(&profile.typed) {
                 let mut remembered = self.remembered.lock();
@@ -216,6 +226,7 @@ impl Fleet {
         let Core {
             state, profiles, ..
         } = core;
+        let inherited = self.remembered.lock().inherited();
         let serve = |(id, profile): (u32, &Profile)| {
             let offer = Offer {
                 listed: &profile.listing.models,
@@ -223,6 +234,7 @@ impl Fleet {
             };
             let aliases = catalogue::aliases(&profile.typed, offer);
             let clients: Vec<_> = aliases.iter().map(|alias| alias.client.clone()).collect();
+            state.names(WorkerId(id), profile.names(inherited));
             state.serves(WorkerId(id), &clients);
             state.adapts(WorkerId(id), &adapters::of(&aliases));
             aliases

@@ -59,7 +59,7 @@ pub(super) const QUEUE: &[Row] = &[
             most: Seconds(DAY),
         },
         unset: Unset::Is("\"3m\""),
-        purpose: "The longest that a request waits while no worker that serves its model is up: they may be starting. A model that no worker has ever told of is not waited for. Then it is answered 503; with 0s at once, and with another routing.all_down than \"queue\", too.",
+        purpose: "The longest that a request waits while no worker that serves its model is up: they may be starting. A model that no worker has ever told of is waited for only while one that says by itself what it serves has not done so. Then it is answered 503; with 0s at once, and with another routing.all_down than \"queue\", too.",
         example: "wait_no_worker = \"10s\"",
         see: &["queue.wait", "routing.all_down"],
     },

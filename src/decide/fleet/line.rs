@@ -67,6 +67,7 @@ impl FleetState {
         match lack {
             NoChoice::Busy | NoChoice::Away => true,
             NoChoice::Down => self.line.holds() && self.roster.is_awaited(ask),
+            NoChoice::UnknownModel { awaited, .. } => *awaited && self.line.holds(),
             _ => false,
         }
     }

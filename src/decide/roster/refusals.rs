@@ -1,6 +1,6 @@
 //! Why a request finds nobody, and whether it may wait for somebody.
 
-use super::super::ask::{Ask, NoChoice};
+use super::super::ask::{Ask, Names, NoChoice};
 use super::super::health::State;
 use super::super::standing::AllDown;
 use super::super::worker::Worker;
@@ -72,6 +72,30 @@ impl Roster {
             .filter_map(|(name, _)| name.as_ref())
             .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
             .cloned();
-        NoChoice::UnknownModel { nearest }
+        NoChoice::UnknownModel {
+            nearest,
+            awaited: self.may_turn_up(ask),
+        }
+    }
+
+    /// Whether a model that nobody is known to serve may be one of a worker that has not said yet what it serves.
+    fn may_turn_up(&self, ask: &Ask) -> bool {
+        let is_away = |worker: &Worker| {
+            let state = worker.condition().state();
+            matches!(state, State::Down | State::Loading)
+        };
+        let owes = |worker: &Worker| match worker.names {
+            Names::Told => false,
+            Names::Owed => !worker.spec().optional,
+            Names::Remembered => !worker.spec().optional && !is_away(worker),
+        };
+        self.workers.iter().any(|worker| {
+            let listed = ask
+                .only
+                .as_ref()
+                .is_none_or(|only| only.contains(&worker.id()));
+            let allowed = listed && worker.spec().place.is_within(ask.zones);
+            allowed && owes(worker)
+        })
     }
 }
