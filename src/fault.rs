@@ -51,7 +51,7 @@ pub enum Kind {
     AnswerTimeout,
     /// The worker fell silent inside an answer for `timeouts.between_bytes`.
     Stalled,
-    /// `timeouts.total` passed.
+    /// `timeouts.total` or the client's deadline passed, or nobody can answer before it does.
     Deadline,
 }
 

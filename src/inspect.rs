@@ -248,6 +248,7 @@ fn inference(
         streamed: peek.stream,
         generates: kind.generates,
         max_tokens: peek.max_tokens,
+        timeout: None,
     })
 }
 
@@ -268,7 +269,10 @@ fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault>
         facts::kserve_work(body, length)
     };
     let model = ModelName::new(&facts::name_in_path(model));
-    Ok(embed(Some(model), prompt))
+    Ok(RequestFacts {
+        timeout: facts::kserve_timeout(body, length),
+        ..embed(Some(model), prompt)
+    })
 }
 
 /// On a `[[route]]` only the size is known, not the meaning.
@@ -284,6 +288,7 @@ fn embed(model: Option<ModelName>, prompt: Length) -> RequestFacts {
         streamed: false,
         generates: false,
         max_tokens: None,
+        timeout: None,
         prompt,
         fills: None,
         prefix: Prefix::default(),

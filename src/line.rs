@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 
 use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
@@ -21,12 +21,13 @@ use crate::config::Plan;
 use crate::decide::{Ask, Claim, RegionId, Reserved, Shortlist, State, Work, Zones};
 use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Lease};
+use crate::forward::heartbeat::Heart;
 use crate::forward::relay::{self, Relay};
 use crate::forward::{Begun, Errand, Forward, refusal};
 use crate::inspect::{self, Client, Limit, Offered, Way};
 use crate::observe::{Exchange, Observe};
-use crate::queue::{self, Guest, Patience};
+use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::Seconds;
 use crate::upstream::Upstream;
 
@@ -87,11 +88,27 @@ pub fn open<B>(app: Arc<App>, client: Client, request: Request<B>) -> Opened<B> 
 
 impl<B> Opened<B>
 where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: std::fmt::Display + Send,
 {
     /// Answers it. Never fails: a fault becomes the answer that tells it.
     pub async fn answer(self) -> Response<Relay> {
+        let spot = Spot::new(self.exchange.id());
+        let Some(interval) = self.app.plan.load().queue.heartbeat else {
+            return self.respond(&spot).await;
+        };
+        let spot = Arc::new(spot);
+        let heart = Heart {
+            interval,
+            clock: self.app.clock,
+            fleet: self.app.fleet.clone(),
+            spot: spot.clone(),
+        };
+        let rest = Box::pin(async move { self.respond(&spot).await });
+        heart.answer(rest).await
+    }
+
+    async fn respond(self, spot: &Spot) -> Response<Relay> {
         let Opened {
             app,
             client,
@@ -99,7 +116,18 @@ where
             mut body,
             mut exchange,
         } = self;
-        match walk(&app, &client, &head, &mut body, &mut exchange).await {
+        let visit = Visit {
+            app: &app,
+            client: &client,
+            head: &head,
+            spot,
+        };
+        let answer = walk(&visit, &mut body, &mut exchange).await;
+        if spot.has_begun() {
+            exchange.begun(StatusCode::OK);
+            exchange.add_bytes_out(spot.told_bytes());
+        }
+        match answer {
             Ok(Answer::Begun(begun)) => relay::response(begun, exchange, app.clock, client.http2),
             Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
             Err(fault) => {
@@ -112,17 +140,25 @@ where
     }
 }
 
-async fn walk<B>(
-    app: &App,
-    client: &Client,
-    head: &Parts,
-    body: &mut B,
-    exchange: &mut Exchange,
-) -> Result<Answer, Fault>
+/// A request on its way: all of it but its body, and but what is counted of it.
+struct Visit<'a> {
+    app: &'a App,
+    client: &'a Client,
+    head: &'a Parts,
+    spot: &'a Spot,
+}
+
+async fn walk<B>(visit: &Visit<'_>, body: &mut B, exchange: &mut Exchange) -> Result<Answer, Fault>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
+    let Visit {
+        app,
+        client,
+        head,
+        spot,
+    } = *visit;
     let plan = app.plan.load_full();
     let way = inspect::way(head, &plan)?; // 400 404 405
     exchange.set_route(way.route());
@@ -149,6 +185,9 @@ where
         apart: pass.apart(),
     };
     let facts = inspect::facts(&way, head, held.bytes(), offered)?; // 400 415
+    if facts.streamed {
+        spot.wants_events();
+    }
     exchange.set_kind(way.kind());
     exchange.begins_with(&facts.prefix);
     if let Some(model) = &facts.model {
@@ -156,7 +195,8 @@ where
     }
     pass.ask(facts.model.as_ref(), tokens(&facts, &way))?; // 403 429
 
-    let leaves = deadline.map(|span| exchange.started() + span);
+    let deadline = Limit::of_client(deadline, facts.timeout);
+    let leaves = deadline.map(|limit| exchange.started() + limit.span);
     let claim = Claim {
         class,
         tenant: pass.number(),
@@ -167,27 +207,16 @@ where
         zones: within(&way, pass.zones()),
         ..ask(&facts, &way, from, leaves, claim)
     };
-    let began = app.clock.now();
-    let mut considered = Shortlist::default();
+    let guest = Guest {
+        fleet: &app.fleet,
+        ask: &ask,
+        patience: Patience::of(&plan.queue, class),
+        deadline,
+        spot,
+        clock: app.clock,
+    };
     let limit = Limit::of(way.timeouts(&plan).total, deadline);
-    let turn = {
-        let guest = Guest {
-            fleet: &app.fleet,
-            ask: &ask,
-            patience: Patience::of(&plan.queue, class),
-            clock: app.clock,
-        };
-        let turn = pin!(guest.turn(&mut considered));
-        queue::within(limit, exchange.started(), app.clock, turn).await
-    };
-    exchange.considered(considered);
-    let waited = match &turn {
-        Ok((_, waited)) => *waited,
-        Err(_) => app.clock.now() - began,
-    };
-    exchange.queued(waited);
-    let (lease, _) = turn?; // 403 404 429 503 504
-    exchange.routed(app.clock.now() - began - waited);
+    let lease = turn(guest, limit, exchange).await?; // 403 404 429 503 504
 
     let errand = Errand {
         head,
@@ -196,12 +225,38 @@ where
         way: &way,
         ask: &ask,
         deadline,
+        spot,
         plan: &plan,
         client,
     };
     // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
     let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(begun))
+}
+
+/// A place on a worker, after a wait in line if need be.
+async fn turn(
+    guest: Guest<'_>,
+    limit: Option<Limit>,
+    exchange: &mut Exchange,
+) -> Result<Lease, Fault> {
+    let Guest { clock, spot, .. } = guest;
+    let began = clock.now();
+    let mut considered = Shortlist::default();
+    let turn = {
+        let turn = pin!(guest.turn(&mut considered));
+        queue::within(limit, exchange.started(), clock, turn).await
+    };
+    exchange.considered(considered);
+    exchange.stood_at(spot.position());
+    let waited = match &turn {
+        Ok((_, waited)) => *waited,
+        Err(_) => clock.now() - began,
+    };
+    exchange.queued(waited);
+    let (lease, _) = turn?;
+    exchange.routed(clock.now() - began - waited);
+    Ok(lease)
 }
 
 /// What a request may come to in tokens. Only of a text is that known beforehand.

@@ -7,22 +7,27 @@
 //! waiting (the future is dropped) leaves the line.
 //!
 //! Who could only wait and for whom there is no room in line is refused before its body is read, so that shedding load is
-//! cheap. A prompt that is too long for everybody is refused at once: no wait would make it shorter.
+//! cheap. A prompt that is too long for everybody is refused at once: no wait would make it shorter. So is what can't be
+//! answered before its client leaves, with how long it would take; and who waits is let go as soon as that has become
+//! certain.
 //!
 //! However a turn ends, whom its latest choice considered is written where the caller says: also who was refused, or
 //! waited in vain, can then be told why.
 
+mod spot;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use tokio::time::timeout;
+
+pub use spot::Spot;
 
 use crate::clock::Clock;
 use crate::config::plan::QueuePlan;
-use crate::decide::{Ask, NoChoice, Shortlist, Ticket, Work};
+use crate::decide::{Ask, NoChoice, Outlook, Shortlist, Ticket, Work};
 use crate::fault::{Fault, Kind};
-use crate::fleet::{Fleet, Lease, Turn};
+use crate::fleet::{Fleet, Joined, Lease, Turn};
 use crate::inspect::Limit;
 use crate::units::{Seconds, WorkerId};
 
@@ -34,6 +39,9 @@ const LONGEST_RETRY_WAIT: Seconds = Seconds(5.0);
 const COME_BACK: Seconds = Seconds(1.0);
 /// The longest that anybody is told to stay away: by then all may be different.
 const STAY_AWAY: Seconds = Seconds(60.0);
+
+/// The least time after which somebody who waits is asked again whether it can be in time.
+const LOOK_AGAIN: Seconds = Seconds(0.1);
 
 /// Why somebody stands in line.
 const TAKEN: &str =
@@ -89,6 +97,10 @@ pub struct Guest<'a> {
     pub ask: &'a Ask,
     /// How long it may stand in line.
     pub patience: Patience,
+    /// How long its client waits, and by what word: what its `ask` reckons with.
+    pub deadline: Option<Limit>,
+    /// Where it stands in line, to be told.
+    pub spot: &'a Spot,
     /// Time.
     pub clock: Clock,
 }
@@ -98,8 +110,8 @@ impl Guest<'_> {
     /// Says how long it waited.
     ///
     /// # Errors
-    /// `queue_full`, `queue_timeout`, `model_not_found`, `residency`, `no_worker`, and `bad_request` for a prompt that is
-    /// too long.
+    /// `queue_full`, `queue_timeout`, `model_not_found`, `residency`, `no_worker`, `bad_request` for a prompt that is too
+    /// long, and `deadline` for what can't be in time.
     pub async fn turn(self, considered: &mut Shortlist) -> Result<(Lease, Seconds), Fault> {
         let turn = self.fleet.reserve(self.ask, &[]);
         *considered = turn.considered;
@@ -143,24 +155,28 @@ impl Guest<'_> {
         lack: NoChoice,
         considered: &mut Shortlist,
     ) -> Result<Lease, Fault> {
-        let joined = self.fleet.stand_in_line(self.ask.clone(), tried);
-        let (ticket, granted) = joined.map_err(|_| self.full(&lack))?;
+        let id = self.spot.id().to_str().unwrap_or_default();
+        let joined = self.fleet.stand_in_line(self.ask.clone(), tried, id);
+        let joined = joined.map_err(|_| self.full(&lack))?;
+        self.spot.joined(joined.ticket, joined.position);
         let place = Place {
             fleet: self.fleet,
-            ticket,
+            ticket: joined.ticket,
+            spot: self.spot,
         };
-        let turn = self.granted(tried, lack, granted).await?;
+        let turn = self.granted(tried, lack, joined).await?;
         drop(place);
         *considered = turn.considered;
         turn.place.map_err(|why| self.refusal(why))
     }
 
-    /// Waits as long as there is patience for what the request lacks, now and after each wait.
+    /// Waits as long as there is patience for what the request lacks, now and after each wait, and as long as it can still
+    /// be in time.
     async fn granted(
         &self,
         tried: &[WorkerId],
         mut lack: NoChoice,
-        mut granted: oneshot::Receiver<Turn>,
+        mut joined: Joined,
     ) -> Result<Turn, Fault> {
         let began = self.clock.now();
         loop {
@@ -170,14 +186,47 @@ impl Guest<'_> {
                 .with(&lack)
                 .is_none_or(|longest| longest <= waited)
             {
+                self.spot.gives_up_at(self.fleet.position(joined.ticket));
                 return Err(self.in_vain(lack, waited));
             }
-            match timeout(self.patience.next_after(waited).to_duration(), &mut granted).await {
+            let hope = self.hope(joined.ticket)?;
+            let pause = self.patience.next_after(waited).min(hope);
+            match timeout(pause.to_duration(), &mut joined.turn).await {
                 Ok(Ok(turn)) => return Ok(turn),
                 Ok(Err(_)) => return Err(self.refusal(NoChoice::Down)),
                 Err(_) => lack = self.fleet.lacks(self.ask, tried),
             }
         }
+    }
+
+    /// How long it may well be in time from here on.
+    fn hope(&self, ticket: Ticket) -> Result<Seconds, Fault> {
+        let Some(leaves) = self.ask.deadline else {
+            return Ok(Seconds(f64::INFINITY));
+        };
+        let left = leaves - self.clock.now();
+        match self.fleet.outlook(ticket) {
+            Some(Outlook { takes, least }) if least > left => Err(self.too_late(takes)),
+            outlook => {
+                let least = outlook.map_or(Seconds::ZERO, |outlook| outlook.least);
+                Ok((left - least).max(LOOK_AGAIN))
+            }
+        }
+    }
+
+    /// Nobody can answer before its client leaves.
+    fn too_late(&self, takes: Seconds) -> Fault {
+        let now = self.clock.now();
+        let left = self
+            .ask
+            .deadline
+            .map_or(Seconds::ZERO, |leaves| leaves - now);
+        let (takes, left) = (rounded(takes), rounded(left.max(Seconds::ZERO)));
+        let of = self.deadline.map_or_else(String::new, |limit| {
+            format!(" of {} = {}", limit.name, limit.span)
+        });
+        let message = format!("the fastest would take about {takes}, {left} are left{of}");
+        Fault::new(Kind::Deadline, message)
     }
 
     /// There is no room in line. Who finds nobody up is told that, and not that it is crowded.
@@ -200,7 +249,10 @@ impl Guest<'_> {
     }
 
     fn refusal(&self, why: NoChoice) -> Fault {
-        refusal(self.fleet, self.ask, why)
+        match why {
+            NoChoice::Late { takes } => self.too_late(takes),
+            why => refusal(self.fleet, self.ask, why),
+        }
     }
 }
 
@@ -251,14 +303,22 @@ pub async fn within<T>(
         .unwrap_or_else(over)
 }
 
+/// A time as it is told: nobody knows it to the millisecond.
+fn rounded(span: Seconds) -> Seconds {
+    let grain = if span.0 < 1.0 { 100.0 } else { 10.0 };
+    Seconds((span.0 * grain).round() / grain)
+}
+
 /// A place in line, given up when dropped.
 struct Place<'a> {
     fleet: &'a Arc<Fleet>,
     ticket: Ticket,
+    spot: &'a Spot,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        self.spot.left();
         self.fleet.leave_line(self.ticket);
     }
 }
@@ -313,7 +373,7 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
                 format!("{model} is an adapter that no worker which serves it could load just now");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(10.0))
         }
-        NoChoice::Down | NoChoice::Busy | NoChoice::Away => {
+        NoChoice::Down | NoChoice::Busy | NoChoice::Away | NoChoice::Late { .. } => {
             let message = format!("no worker that serves {model} is up");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))
         }
@@ -323,6 +383,8 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use http::HeaderValue;
 
     use super::*;
     use crate::config;
@@ -380,6 +442,8 @@ mod tests {
             fleet,
             ask,
             patience: PATIENCE,
+            deadline: None,
+            spot: &Spot::new(&HeaderValue::from_static("some")),
             clock: Clock::start(),
         };
         guest.turn(&mut Shortlist::default()).await
@@ -413,7 +477,7 @@ mod tests {
         block(async {
             let held = first_turn(&fleet, &ask("m")).await.unwrap();
             let waiting: Vec<_> = (0..50)
-                .map(|_| fleet.stand_in_line(ask("m"), &[]).unwrap())
+                .map(|_| fleet.stand_in_line(ask("m"), &[], "other").unwrap())
                 .collect();
             let fault = first_turn(&fleet, &ask("m")).await.unwrap_err();
             assert_eq!(

@@ -12,6 +12,7 @@
 mod care;
 mod diagnostics;
 mod doorway;
+mod line;
 mod signals;
 mod status;
 
@@ -108,6 +109,10 @@ fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
         fleet: {
             let app = app.clone();
             Box::new(move || status::view(&app))
+        },
+        queue: {
+            let app = app.clone();
+            Box::new(move |id| line::view(&app, id))
         },
     };
     let admin = Arc::new(Admin::new(source, plan.listen.admin, sights));

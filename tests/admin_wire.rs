@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::admin::token::{Origin, TokenSource};
-use forebay::admin::{Admin, FleetView, Sights};
+use forebay::admin::{Admin, FleetView, QueueView, Sights};
 use forebay::clock::Clock;
 use forebay::config::plan::{AccessTarget, LogLevel, LogPlan, Secret};
 use forebay::observe::Observe;
@@ -39,6 +39,7 @@ fn admin(listen: SocketAddr) -> Admin {
             queued: Vec::new(),
             ready: Ok(()),
         }),
+        queue: Box::new(|_| QueueView::default()),
     };
     Admin::new(source, listen, sights)
 }

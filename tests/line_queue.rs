@@ -8,44 +8,13 @@
 
 mod support;
 
-use support::client::{Answer, Client, request};
+use support::client::{Answer, request};
 use support::engine::Engine;
 use support::engine::knobs::Failure;
 use support::expect_soon;
 use support::prompt::{CHAT, chat};
-use support::proxy::{Proxy, Setup};
-
-/// One worker with one place.
-fn narrow(engine: &Engine, queue: &str) -> Setup {
-    let setup = Proxy::setup().worker_with("w", engine, "max_inflight = 1");
-    setup.queue(queue)
-}
-
-/// Takes the only place until the connection is dropped.
-#[track_caller]
-fn occupy(proxy: &Proxy, engine: &Engine) -> Client {
-    engine.tune(|knobs| knobs.fail(Failure::Hang, 1));
-    let before = engine.count();
-    let mut held = proxy.connect();
-    held.send(&request("POST", CHAT, &[], chat("held").as_bytes()));
-    expect_soon("the place is taken", || engine.count() == before + 1);
-    held
-}
-
-fn waiting(proxy: &Proxy) -> f64 {
-    proxy.metric("forebay_queue_depth", &[])
-}
-
-/// Sends a chat of this class and waits until it stands in line.
-#[track_caller]
-fn join(proxy: &Proxy, class: &str, said: &str) -> Client {
-    let before = waiting(proxy);
-    let mut client = proxy.connect();
-    let headers = [("x-forebay-priority", class)];
-    client.send(&request("POST", CHAT, &headers, chat(said).as_bytes()));
-    expect_soon("it waits", || waiting(proxy) == before + 1.0);
-    client
-}
+use support::proxy::Proxy;
+use support::queue::{join, narrow, occupy, waiting};
 
 /// What the worker was asked, in order.
 fn asked(engine: &Engine) -> Vec<String> {
@@ -289,4 +258,104 @@ fn a_request_that_only_a_dead_worker_could_have_is_503_when_its_time_is_over() {
     let refused = (answer.status, answer.reason());
     assert_eq!(refused, (503, Some("no_worker")), "{}", answer.text());
     assert_eq!(engine.count(), 0);
+}
+
+#[test]
+fn who_waited_is_told_where_it_stood() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "").start();
+    let held = occupy(&proxy, &engine);
+    let clients = [
+        ("batch", "1"),
+        ("batch", "2"),
+        ("paid", "1"),
+        ("batch", "4"),
+    ]
+    .map(|(class, position)| (join(&proxy, class, position), position));
+    drop(held);
+    for (mut client, position) in clients {
+        let answer = client.answer();
+        assert_eq!(answer.header("x-forebay-queue-position"), Some(position));
+    }
+    let at_once = proxy.chat(&chat("x"));
+    assert_eq!(at_once.header("x-forebay-queue-position"), None);
+}
+
+#[test]
+fn who_leaves_in_vain_is_told_where_it_was_then() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "wait = { batch = \"300ms\" }").start();
+    let _held = occupy(&proxy, &engine);
+    let mut hasty = join(&proxy, "batch", "hasty");
+    let _before = join(&proxy, "paid", "before");
+    let answer = hasty.answer();
+    assert_eq!(answer.reason(), Some("queue_timeout"));
+    assert_eq!(answer.header("x-forebay-queue-position"), Some("2"));
+}
+
+#[test]
+fn in_a_line_that_stands_the_newest_go_first() {
+    let engine = Engine::start();
+    let queue = "newest_first = { paid = \"0s\", batch = \"off\" }";
+    let proxy = narrow(&engine, queue).start();
+    let overloaded = |class| proxy.metric("forebay_queue_overloaded", &[("class", class)]);
+    assert_eq!(overloaded("paid"), 0.0);
+    let held = occupy(&proxy, &engine);
+    let clients = [("batch", "1"), ("paid", "2"), ("batch", "3"), ("paid", "4")]
+        .map(|(class, said)| join(&proxy, class, said));
+    assert_eq!((overloaded("paid"), overloaded("batch")), (1.0, 0.0));
+    drop(held);
+    for mut client in clients {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(asked(&engine), ["held", "4", "2", "1", "3"]);
+    assert_eq!(overloaded("paid"), 0.0);
+}
+
+#[test]
+fn the_admin_side_shows_who_waits_and_what_for() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "newest_first = \"0s\"").start();
+    let empty = proxy.api("/api/queue");
+    assert_eq!(
+        (&empty["entries"], &empty["overloaded"]),
+        (&0.into(), &false.into())
+    );
+    let held = occupy(&proxy, &engine);
+    let _batch = join(&proxy, "batch", "later");
+    let headers = [("x-request-id", "the-one")];
+    let mut client = proxy.connect();
+    client.send(&request("POST", CHAT, &headers, chat("x").as_bytes()));
+    expect_soon("both wait", || proxy.api("/api/queue")["entries"] == 2);
+    let shown = proxy.api("/api/queue");
+    assert_eq!(shown["overloaded"], true);
+    assert!(shown["bytes"].as_u64().unwrap() > 100, "{shown}");
+    let class = &shown["classes"][2];
+    assert_eq!(
+        (&class["class"], &class["depth"]),
+        (&"batch".into(), &1.into())
+    );
+    assert!(class["oldest_s"].as_f64().unwrap() > 0.0, "{shown}");
+    let first = &shown["waiting"][0];
+    assert_eq!(
+        (&first["id"], &first["class"]),
+        (&"the-one".into(), &"paid".into())
+    );
+    assert_eq!(
+        (&first["tenant"], &first["position"]),
+        (&"-".into(), &1.into())
+    );
+    assert_eq!(shown["waiting"][1]["position"], 2);
+    let why = "the only worker that serves `m`: w has 1 of 1 places taken";
+    assert_eq!(first["waits_for"], why);
+    let found = proxy.api("/api/requests/the-one");
+    assert_eq!(
+        (&found["state"], &found["waits_for"]),
+        (&"waiting".into(), &why.into())
+    );
+    drop(held);
+    assert_eq!(client.answer().status, 200);
+    expect_soon("it has ended", || {
+        proxy.api("/api/requests/the-one")["status"] == 200
+    });
 }

@@ -9,6 +9,7 @@
 //! into an answer. Query strings are read for one purpose, the token, and appear in no answer and no log.
 
 mod door;
+mod queue;
 mod requests;
 pub mod token;
 mod workers;
@@ -22,6 +23,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
 pub use workers::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
 
 use crate::clock;
@@ -50,6 +52,9 @@ const GUARDS: [(HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
+/// Draws the line.
+pub type DrawQueue = dyn Fn(Option<&str>) -> QueueView + Send + Sync;
+
 /// What the admin side shows.
 pub struct Sights {
     /// Metrics.
@@ -58,6 +63,8 @@ pub struct Sights {
     pub config: String,
     /// Draws the fleet as it is now.
     pub fleet: Box<dyn Fn() -> FleetView + Send + Sync>,
+    /// Draws the line as it is now: its first, or those who wait with this id.
+    pub queue: Box<DrawQueue>,
 }
 
 impl std::fmt::Debug for Sights {
@@ -104,6 +111,9 @@ impl Admin {
         match request.uri().path() {
             "/" => self.read(request, |_| page(StatusCode::OK, PAGE)),
             "/api/workers" => self.read(request, Self::workers),
+            "/api/queue" => self.read(request, |admin| {
+                Answer::json(sonic_rs::to_string(&(admin.sights.queue)(None)))
+            }),
             "/api/config" => self.read(request, |admin| {
                 Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
             }),
@@ -148,13 +158,16 @@ impl Admin {
 
     fn decision(&self, id: &str) -> Answer {
         let observe = &self.sights.observe;
+        if let Some(waiting) = (self.sights.queue)(Some(id)).waiting.last() {
+            return Answer::json(sonic_rs::to_string(waiting));
+        }
         match observe.decisions.find(id.as_bytes()) {
             Some(decision) => Answer::json(requests::to_json(&decision, observe)),
             None => Answer::refusal(
                 StatusCode::NOT_FOUND,
                 "request_not_found",
                 &format!(
-                    "no request of this id is remembered: the last {MOST_KEPT} that ended are, those under way are not"
+                    "no request of this id is remembered: the last {MOST_KEPT} that ended are, and those that wait in line, but none that a worker has"
                 ),
             ),
         }
@@ -291,13 +304,14 @@ mod tests {
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 8] = [
+    const EVERY_PATH: [&str; 9] = [
         "/",
         "/health",
         "/ready",
         "/metrics",
         "/api/workers",
         "/api/config",
+        "/api/queue",
         "/api/requests/some",
         "/api/nothing",
     ];
@@ -344,6 +358,28 @@ mod tests {
         }
     }
 
+    fn class((class, depth): (&str, usize)) -> ClassRow {
+        ClassRow {
+            class: class.into(),
+            depth,
+            oldest_s: 0.0,
+            overloaded: false,
+        }
+    }
+
+    fn waiting() -> WaitingRow {
+        WaitingRow {
+            id: "waits".into(),
+            state: "waiting",
+            class: Some("paid".into()),
+            tenant: "-".into(),
+            model: Some("chat".into()),
+            waited_s: 1.5,
+            position: 2,
+            waits_for: "a place".into(),
+        }
+    }
+
     fn admin(ready: Result<(), String>) -> Admin {
         let log = LogPlan {
             level: LogLevel::Info,
@@ -359,8 +395,16 @@ mod tests {
             config: r#"{"state":"/state"}"#.into(),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],
-                queued: vec![("paid".into(), 3), ("free".into(), 0)],
+                queued: [("paid", 3), ("free", 0)].map(class).to_vec(),
                 ready: ready.clone(),
+            }),
+            queue: Box::new(|id| QueueView {
+                waiting: id
+                    .is_none_or(|id| id == "waits")
+                    .then(waiting)
+                    .into_iter()
+                    .collect(),
+                ..QueueView::default()
             }),
         };
         Admin::new(source, "127.0.0.1:7071".parse().unwrap(), sights)
@@ -531,6 +575,16 @@ mod tests {
         assert_eq!(first.body.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
         assert!(!first.body.contains("{nonce}"));
         assert_ne!(nonce_of(&ask(&admin, "GET", "/", &[BEARER])), nonce);
+    }
+
+    #[test]
+    fn one_who_waits_is_found_by_its_id() {
+        let waiting = ask(&admin(Ok(())), "GET", "/api/requests/waits", &[BEARER]);
+        let json: serde_json::Value = serde_json::from_str(&waiting.body).unwrap();
+        let told = (&json["state"], &json["position"], &json["waits_for"]);
+        assert_eq!(told, (&"waiting".into(), &2.into(), &"a place".into()));
+        let other = ask(&admin(Ok(())), "GET", "/api/requests/other", &[BEARER]);
+        assert_eq!(other.status, 404);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+use super::ClassRow;
 use crate::clock;
 use crate::decide::Ejections;
 use crate::observe::{Metrics, ToldGauges, WorkerGauges};
@@ -17,8 +18,8 @@ use crate::units::Seconds;
 pub struct FleetView {
     /// In the order of the configuration.
     pub workers: Vec<WorkerRow>,
-    /// Requests of each class that wait because every fitting worker is at its limit or down.
-    pub queued: Vec<(Arc<str>, usize)>,
+    /// The requests of each class that wait because every fitting worker is at its limit or down.
+    pub queued: Vec<ClassRow>,
     /// Whether a request could be answered now; if not, why.
     pub ready: Result<(), String>,
 }
@@ -219,15 +220,15 @@ impl FleetView {
     pub(super) fn to_json(&self, now: Seconds) -> sonic_rs::Result<String> {
         sonic_rs::to_string(&Picture {
             now,
-            queued: self.queued.iter().map(|(_, depth)| depth).sum(),
+            queued: self.queued.iter().map(|class| class.depth).sum(),
             workers: &self.workers,
         })
     }
 
     /// Sets the gauges that are only set when somebody reads them.
     pub(super) fn show_in(&self, metrics: &Metrics) {
-        for (class, depth) in &self.queued {
-            metrics.show_queue(class, *depth);
+        for class in &self.queued {
+            metrics.show_queue(&class.class, class.depth, class.overloaded);
         }
         for worker in &self.workers {
             metrics.show_worker(&WorkerGauges {

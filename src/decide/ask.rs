@@ -203,7 +203,7 @@ pub struct Choice {
 }
 
 /// Why nobody was picked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum NoChoice {
     /// No configured worker that may serve this request has a model of this name.
     UnknownModel {
@@ -223,6 +223,11 @@ pub enum NoChoice {
     },
     /// Its adapter could not be loaded by anybody who may serve it, a short while ago.
     Unloadable,
+    /// Nobody can answer before its client leaves, not even after a wait.
+    Late {
+        /// What it would be expected to take where it is quickest, from now on.
+        takes: Seconds,
+    },
     /// Everyone who could serve it is at its cap: stand in line.
     Busy,
     /// Everyone who could serve it is out for errors and comes back: stand in line, if that may last.

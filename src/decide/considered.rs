@@ -61,7 +61,7 @@ pub enum Exclusion {
     Reserved,
     /// The fleet is so large that only a few were drawn to be compared.
     NotSampled,
-    /// It would answer too late for the client, and somebody else would not.
+    /// It would answer too late for the client, and somebody else would not, or nobody can be in time.
     Deadline,
 }
 

@@ -9,6 +9,8 @@
 
 mod considering;
 mod eligible;
+mod holds;
+mod in_time;
 mod models;
 mod refusals;
 mod reserve;
@@ -30,6 +32,8 @@ use super::unsupported::Unsupported;
 use super::worker::Worker;
 use crate::rng::Rng;
 use crate::units::{ModelName, Seconds, WorkerId};
+pub use holds::Hold;
+pub use in_time::Outlook;
 use models::Model;
 
 /// The workers, what they serve, and whose turn it is.
@@ -157,7 +161,7 @@ impl Roster {
         self.sample(rng);
         self.look_up(ask, row, size);
         self.price(row, size, now);
-        self.heed(ask.deadline.map(|moment| moment - now));
+        self.heed(ask, row, size, now)?;
         self.list(row, size, now);
         let found = self.candidates.len();
         let last = self.models[row].last;

@@ -85,6 +85,8 @@ pub(super) struct Outputs {
     all: RunningMean,
     /// First those of requests without a bound, then by range, last those above all ranges.
     by_bound: [RunningMean; RANGES.len() + 2],
+    /// How far they were from that mean, either way, in the same order.
+    spread: [RunningMean; RANGES.len() + 2],
 }
 
 impl Outputs {
@@ -93,6 +95,7 @@ impl Outputs {
         Outputs {
             all: RunningMean::of_outputs(),
             by_bound: [RunningMean::of_nothing(); RANGES.len() + 2],
+            spread: [RunningMean::of_nothing(); RANGES.len() + 2],
         }
     }
 
@@ -103,10 +106,27 @@ impl Outputs {
         bound.map_or(mean, |most| mean.min(f64::from(most)))
     }
 
+    /// The length that nearly every answer that may be this long has at least: two mean deviations below the mean, and one
+    /// token where fewer than `known` were seen. Answers of one length are told to the token, and of those that are as
+    /// often short as long nothing is.
+    #[expect(clippy::cast_precision_loss, reason = "a handful of samples")]
+    pub(super) fn least(&self, bound: Option<u32>, known: u64) -> f64 {
+        let (mean, spread) = (self.by_bound[place(bound)], self.spread[place(bound)]);
+        if mean.samples < known as f64 {
+            return 1.0;
+        }
+        let least = (mean.get() - 2.0 * spread.get()).max(1.0);
+        bound.map_or(least, |most| least.min(f64::from(most)))
+    }
+
     /// An answer that might have been this long was completed.
     pub(super) fn add(&mut self, bound: Option<u32>, output: f64) {
         self.all.add(output);
-        self.by_bound[place(bound)].add(output);
+        let mean = &mut self.by_bound[place(bound)];
+        if mean.samples > 0.0 {
+            self.spread[place(bound)].add((output - mean.get()).abs());
+        }
+        mean.add(output);
     }
 }
 
@@ -212,6 +232,23 @@ mod tests {
         let borrowed = outputs.expected(Some(5_000));
         assert!(borrowed > 300.0 && borrowed < 500.0, "{borrowed}");
         assert_eq!(outputs.expected(None), borrowed);
+    }
+
+    #[test]
+    fn answers_of_one_length_are_sure_and_of_many_lengths_nothing_is() {
+        let mut outputs = Outputs::new();
+        let least = |outputs: &Outputs| outputs.least(Some(64), 3);
+        (0..2).for_each(|_| outputs.add(Some(64), 40.0));
+        assert_eq!(least(&outputs), 1.0, "too few");
+        (0..2).for_each(|_| outputs.add(Some(64), 40.0));
+        assert_eq!(least(&outputs), 40.0);
+        assert_eq!(outputs.least(Some(17), 3), 17.0);
+        assert_eq!(outputs.least(None, 3), 1.0, "another bound");
+        for _ in 0..20 {
+            outputs.add(Some(64), 2.0);
+            outputs.add(Some(64), 60.0);
+        }
+        assert_eq!(least(&outputs), 1.0);
     }
 
     #[test]

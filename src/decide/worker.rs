@@ -54,6 +54,8 @@ pub(super) struct Worker {
     round_trip: Option<Seconds>,
     generation: u32,
     inflight: u32,
+    /// When it last got a request or ended one.
+    used: Seconds,
     /// Of which class they are.
     classes: Classes,
     backlog: Backlog,
@@ -74,6 +76,7 @@ impl Worker {
             round_trip: None,
             generation: 0,
             inflight: 0,
+            used: Seconds::ZERO,
             classes: Classes::default(),
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
@@ -124,6 +127,11 @@ impl Worker {
     /// Requests it holds.
     pub(super) fn inflight(&self) -> u32 {
         self.inflight
+    }
+
+    /// When it last got a request or ended one.
+    pub(super) fn used(&self) -> Seconds {
+        self.used
     }
 
     /// Requests that wait for their first byte.
@@ -199,6 +207,7 @@ impl Worker {
             self.memory.enter(order.size);
         }
         self.inflight += 1;
+        self.used = now;
         self.classes.enter(order.class);
         if order.is_test {
             self.calibration.begin(now);
@@ -329,6 +338,7 @@ impl Worker {
 
     fn release(&mut self, booking: &Booking, outcome: Outcome, now: Seconds) {
         self.inflight = self.inflight.saturating_sub(1);
+        self.used = now;
         self.classes.leave(booking.class);
         if let Some(borrowed) = &booking.lora {
             self.loras.give_back(borrowed);

@@ -15,14 +15,14 @@ mod usage;
 use std::ops::Range;
 
 pub use built_in::{BuiltIn, Inference};
-pub use kserve::work_of as kserve_work;
+pub use kserve::{timeout_of as kserve_timeout, work_of as kserve_work};
 pub use letters::fills;
 pub use openai::{Peek, Piece, peek};
 pub use percent::{name_in_path, percent_decoded, percent_encoded};
 pub use prefix::{MOST_BLOCKS, Prefix, Salt, prefix};
 pub use usage::{Usage, UsageScan};
 
-use crate::units::{Length, ModelName};
+use crate::units::{Length, ModelName, Seconds};
 
 /// Which family of clients a path belongs to: decides the shape of our errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct RequestFacts {
     /// What of it must fit into a context at once; text in letters. Absent where that can't be told, and where it fits
     /// everybody.
     pub fills: Option<Length>,
+    /// How long its client waits, where the body says so.
+    pub timeout: Option<Seconds>,
     /// How its prompt begins; nothing when no answer is generated from it.
     pub prefix: Prefix,
 }

@@ -12,6 +12,7 @@ mod catalogue;
 mod dialect;
 mod discover;
 mod lease;
+mod line;
 mod load_reports;
 mod loader;
 mod place;
@@ -35,6 +36,7 @@ pub use catalogue::{Alias, Catalogue};
 pub use dialect::authorization;
 pub use dialect::orca::{FORMAT, REPORT, TEXT};
 pub use lease::Lease;
+pub use line::Joined;
 pub use loader::NotLoaded;
 pub use probe::watch;
 pub use saved::keep_speeds;
@@ -43,6 +45,7 @@ pub use scrape::Scraper;
 use calibrate::Booked;
 
 use discover::Profile;
+use line::Waiting;
 use load_reports::Courtesy;
 use loader::Loader;
 use remembered::Remembered;
@@ -82,7 +85,7 @@ struct Core {
     state: FleetState,
     profiles: Vec<Profile>,
     rng: Rng,
-    waiting: BTreeMap<Ticket, oneshot::Sender<Turn>>,
+    waiting: BTreeMap<Ticket, Waiting>,
 }
 
 /// What relays report without taking the lock, per worker.
@@ -133,7 +136,7 @@ impl Fleet {
         self.turn(choice, considered)
     }
 
-    /// Takes a place in line. The receiver gets a place, or learns that nobody is left who could serve it.
+    /// Takes a place in line.
     ///
     /// # Errors
     /// When the line is full.
@@ -141,17 +144,24 @@ impl Fleet {
         self: &Arc<Self>,
         ask: Ask,
         tried: &[WorkerId],
-    ) -> Result<(Ticket, oneshot::Receiver<Turn>), LineFull> {
+        id: &str,
+    ) -> Result<Joined, LineFull> {
         let now = self.clock.now();
-        let (sender, receiver) = oneshot::channel();
+        let (sender, turn) = oneshot::channel();
         let mut core = self.core.lock();
         let ticket = core.state.stand_in_line(ask, tried, now)?;
-        core.waiting.insert(ticket, sender);
+        let id = id.into();
+        core.waiting.insert(ticket, Waiting { id, sender });
         // A place may have been freed between the refusal that led here and now.
         let grants = core.grants(now);
+        let position = core.state.position(ticket, now);
         drop(core);
         self.hand_over(grants);
-        Ok((ticket, receiver))
+        Ok(Joined {
+            ticket,
+            position,
+            turn,
+        })
     }
 
     /// Ends the wait of everybody who stands in line: there will be no places any more.
@@ -190,12 +200,6 @@ impl Fleet {
     pub fn line_clears_in(&self, class: u8) -> Option<Seconds> {
         let now = self.clock.now();
         self.core.lock().state.line_clears_in(class, now)
-    }
-
-    /// Requests standing in line, by class.
-    #[must_use]
-    pub fn depths(&self) -> BTreeMap<u8, usize> {
-        self.core.lock().state.depths()
     }
 
     /// Requests standing in line.
@@ -346,7 +350,7 @@ impl Core {
         let Core { waiting, .. } = self;
         granted
             .into_iter()
-            .filter_map(|grant| waiting.remove(&grant.ticket).map(|sender| (sender, grant)))
+            .filter_map(|grant| Some((waiting.remove(&grant.ticket)?.sender, grant)))
             .collect()
     }
 }

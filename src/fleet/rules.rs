@@ -23,8 +23,18 @@ fn line_rules(plan: &Plan) -> LineRules {
         entries: plan.queue.entries as usize,
         bytes: plan.queue.bytes.0,
         age_up: plan.queue.age_up,
+        newest_first: newest_first(&plan.queue),
         holds: plan.queue.wait_no_worker > Seconds::ZERO && plan.routing.all_down == AllDown::Queue,
     }
+}
+
+/// When the newest go first in each class.
+fn newest_first(queue: &QueuePlan) -> [Option<Seconds>; MOST_CLASSES] {
+    let mut marks = [None; MOST_CLASSES];
+    for (mark, class) in marks.iter_mut().zip(&queue.classes) {
+        *mark = class.newest_first;
+    }
+    marks
 }
 
 /// What each class leaves free for those above it.

@@ -24,12 +24,12 @@ impl Deadlines {
         streamed: bool,
         now: Seconds,
         started: Seconds,
-        patience: Option<Seconds>,
+        deadline: Option<Limit>,
     ) -> Self {
         let after = |from: Seconds, span: Option<Seconds>| span.map(|span| (from + span, span));
         Deadlines {
             answer: after(now, timeouts.answer.filter(|_| !streamed)),
-            total: Limit::of(timeouts.total, patience).map(|limit| (started + limit.span, limit)),
+            total: Limit::of(timeouts.total, deadline).map(|limit| (started + limit.span, limit)),
             first_byte: after(now, timeouts.first_byte.filter(|_| streamed)),
             silence: timeouts.between_bytes,
         }
@@ -129,8 +129,11 @@ mod tests {
         let deadlines = Deadlines::new(&total, true, Seconds(10.0), Seconds(5.0), None);
         assert_eq!(fires(&deadlines, None, None), Some((35.0, Kind::Deadline)));
         let patient = |seconds| {
-            let patience = Some(Seconds(seconds));
-            Deadlines::new(&total, true, Seconds(10.0), Seconds(5.0), patience)
+            let deadline = Limit {
+                span: Seconds(seconds),
+                name: "x-forebay-deadline",
+            };
+            Deadlines::new(&total, true, Seconds(10.0), Seconds(5.0), Some(deadline))
         };
         let (at, kind, name, span) = patient(2.0).next(None, None).unwrap();
         assert_eq!((at.0, kind, span.0), (7.0, Kind::Deadline, 2.0));

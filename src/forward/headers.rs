@@ -7,7 +7,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, PROXY_AUTHENTICATE, TRANSFER_ENCODING,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, PROXY_AUTHENTICATE,
+    TRANSFER_ENCODING,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
@@ -26,12 +27,16 @@ use crate::units::{ModelName, Seconds};
 use crate::upstream::UpstreamRequest;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// Asks those on the way not to keep a stream back.
+pub(super) const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// The request's id, both ways.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How many attempts an answer took.
 pub(super) const X_FOREBAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-forebay-attempts");
+/// Where a request stood in line that waited.
+pub(super) const X_FOREBAY_QUEUE_POSITION: HeaderName =
+    HeaderName::from_static("x-forebay-queue-position");
 /// Why the proxy refused or failed a request.
 pub(super) const X_FOREBAY_REASON: HeaderName = HeaderName::from_static("x-forebay-reason");
 /// Whose answer it is.
@@ -126,6 +131,10 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
     let passing = from.iter().filter(|(name, _)| passes(name) && !ends(name));
     headers.extend(passing.map(|(name, value)| (name.clone(), value.clone())));
 
+    if errand.facts.streamed && errand.plan.queue.heartbeat.is_some() {
+        // Its answer may follow heartbeats, whose head has promised plain text.
+        headers.remove(ACCEPT_ENCODING);
+    }
     forwarded::tell(&mut headers, errand);
     headers.insert(X_REQUEST_ID, id.clone());
     if worker.origin.protocol == Protocol::Http1
@@ -204,6 +213,9 @@ pub(super) fn ours(headers: &mut HeaderMap, exchange: &Exchange) {
     headers.insert(X_REQUEST_ID, exchange.id().clone());
     if exchange.attempts() > 0 {
         headers.insert(X_FOREBAY_ATTEMPTS, HeaderValue::from(exchange.attempts()));
+    }
+    if let Some(position) = exchange.position() {
+        headers.insert(X_FOREBAY_QUEUE_POSITION, HeaderValue::from(position));
     }
     if let Some(worker) = exchange
         .worker_name()

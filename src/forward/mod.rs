@@ -19,6 +19,7 @@ mod deadlines;
 mod flow;
 mod forwarded;
 mod headers;
+pub mod heartbeat;
 mod judge;
 mod load_report;
 pub mod refusal;
@@ -46,7 +47,7 @@ use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
 use crate::inspect::{Client, Limit, Way};
 use crate::observe::Exchange;
-use crate::queue::{self, Guest, Patience};
+use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::{Seconds, WorkerId};
 use crate::upstream::Upstream;
 
@@ -77,7 +78,9 @@ pub struct Errand<'a> {
     /// What it is priced by.
     pub ask: &'a Ask,
     /// How long the client waits, counted from the head.
-    pub deadline: Option<Seconds>,
+    pub deadline: Option<Limit>,
+    /// Where it stands in line.
+    pub spot: &'a Spot,
     /// The configuration.
     pub plan: &'a Plan,
     /// Who asks.
@@ -235,6 +238,7 @@ impl Forward {
             queue::within(Some(limit), exchange.started(), self.clock, pin!(turn)).await
         };
         exchange.considered(considered);
+        exchange.stood_at(errand.spot.position());
         let (lease, waited) = turn.map_err(|fault| match fault.kind {
             Kind::Deadline if limit == end => {
                 let message = format!("no worker took it within {} = {longest}", end.name);
@@ -251,6 +255,8 @@ impl Forward {
             fleet: &self.fleet,
             ask: errand.ask,
             patience: Patience::of(&errand.plan.queue, errand.ask.claim.class),
+            deadline: errand.deadline,
+            spot: errand.spot,
             clock: self.clock,
         }
     }
@@ -270,6 +276,7 @@ impl Forward {
             queue::within(limit, exchange.started(), self.clock, pin!(turn)).await
         };
         exchange.considered(considered);
+        exchange.stood_at(errand.spot.position());
         turn
     }
 }

@@ -1,7 +1,8 @@
 //! The answer's body on its way to the client: what the listener streams after the line has returned.
 //!
-//! A [`Relay`] is either an answer of our own, whole, or a worker's answer that flows (`flow.rs`). Both own their
-//! exchange, so that the request is counted and logged when its body ends, however it ends.
+//! A [`Relay`] is an answer of our own, whole, or a worker's answer that flows (`flow.rs`). Both own their exchange, so
+//! that the request is counted and logged when its body ends, however it ends. The third kind began before it was known
+//! which of the two it will be (`heartbeat.rs`), and owns the rest of the request's path, exchange and all.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use super::flow::Flow;
+use super::heartbeat::Beating;
 use super::{Begun, headers};
 use crate::clock::Clock;
 use crate::observe::Exchange;
@@ -28,6 +30,15 @@ enum Source {
     },
     /// A worker's.
     Flow(Box<Flow>),
+    /// One that began before there was one.
+    Beating(Box<Beating>),
+}
+
+impl Relay {
+    /// An answer that tells its client to wait for it.
+    pub(super) fn beating(beating: Box<Beating>) -> Self {
+        Relay(Source::Beating(beating))
+    }
 }
 
 /// An answer that broke off: hyper closes the connection (HTTP/1) or resets the stream (HTTP/2) when it sees this.
@@ -102,6 +113,7 @@ impl Body for Relay {
                 Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
             }
             Source::Flow(flow) => flow.poll_frame(cx),
+            Source::Beating(beating) => beating.poll_frame(cx),
         }
     }
 
@@ -109,6 +121,7 @@ impl Body for Relay {
         match &self.0 {
             Source::Whole { bytes, .. } => bytes.is_none(),
             Source::Flow(flow) => flow.ended(),
+            Source::Beating(beating) => beating.ended(),
         }
     }
 
@@ -118,6 +131,7 @@ impl Body for Relay {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
             }
             Source::Flow(flow) => flow.size_hint(),
+            Source::Beating(_) => SizeHint::new(),
         }
     }
 }

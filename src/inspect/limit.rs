@@ -1,5 +1,8 @@
-//! How long an exchange may take in all: the operator's `timeouts.total` or the client's `x-forebay-deadline`, whichever
-//! is shorter. It runs from the request's head, and it runs in line as well.
+//! How long an exchange may take in all: the operator's `timeouts.total` or the client's deadline, whichever is shorter. It
+//! runs from the request's head, and it runs in line as well.
+//!
+//! A client says its deadline as `x-forebay-deadline`, and on KServe paths also as Triton's request parameter `timeout`;
+//! of two the shorter holds.
 
 use http::HeaderMap;
 
@@ -9,6 +12,9 @@ use crate::units::Seconds;
 
 /// A client's word on how long it will wait: `2s`, with or without quotes.
 const DEADLINE_HEADER: &str = "x-forebay-deadline";
+
+/// The same in the body of a KServe request.
+const TIMEOUT_PARAMETER: &str = "parameters.timeout";
 
 /// A deadline that is farther away than this is as good as none.
 const FARTHEST: Seconds = Seconds(365.0 * 86_400.0);
@@ -25,19 +31,23 @@ pub struct Limit {
 impl Limit {
     /// The shorter of the operator's limit and the client's.
     #[must_use]
-    pub fn of(total: Option<Seconds>, deadline: Option<Seconds>) -> Option<Limit> {
-        let total = total.map(|span| Limit {
-            span,
-            name: "timeouts.total",
-        });
-        let deadline = deadline.map(|span| Limit {
-            span,
-            name: DEADLINE_HEADER,
-        });
-        match (total, deadline) {
-            (Some(total), Some(deadline)) if total.span < deadline.span => Some(total),
-            (total, deadline) => deadline.or(total),
-        }
+    pub fn of(total: Option<Seconds>, deadline: Option<Limit>) -> Option<Limit> {
+        let name = "timeouts.total";
+        shorter(deadline, total.map(|span| Limit { span, name }))
+    }
+
+    /// The client's deadline: what its head says, or its body.
+    #[must_use]
+    pub fn of_client(head: Option<Limit>, body: Option<Seconds>) -> Option<Limit> {
+        let name = TIMEOUT_PARAMETER;
+        shorter(head, body.map(|span| Limit { span, name }))
+    }
+}
+
+fn shorter(one: Option<Limit>, other: Option<Limit>) -> Option<Limit> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.span < one.span => Some(other),
+        (one, other) => one.or(other),
     }
 }
 
@@ -45,7 +55,7 @@ impl Limit {
 ///
 /// # Errors
 /// `bad_request` when it is no duration with a unit, or is given twice.
-pub fn deadline(headers: &HeaderMap) -> Result<Option<Seconds>, Fault> {
+pub fn deadline(headers: &HeaderMap) -> Result<Option<Limit>, Fault> {
     let values: Vec<_> = headers.get_all(DEADLINE_HEADER).iter().take(2).collect();
     let [value] = values[..] else {
         return match values[..] {
@@ -59,7 +69,10 @@ pub fn deadline(headers: &HeaderMap) -> Result<Option<Seconds>, Fault> {
         .and_then(|rest| rest.strip_suffix('"'))
         .unwrap_or(text);
     match quantity::duration(bare) {
-        Ok(span) => Ok(Some(span.min(FARTHEST))),
+        Ok(span) => Ok(Some(Limit {
+            span: span.min(FARTHEST),
+            name: DEADLINE_HEADER,
+        })),
         Err(flaw) => Err(bad(flaw.words())),
     }
 }
@@ -81,7 +94,7 @@ mod tests {
             headers.append(DEADLINE_HEADER, HeaderValue::from_static(value));
         }
         let read = deadline(&headers);
-        read.map(|span| span.map(|span| span.0))
+        read.map(|limit| limit.map(|limit| limit.span.0))
             .map_err(|fault| fault.kind)
     }
 
@@ -100,13 +113,31 @@ mod tests {
     #[test]
     fn the_shorter_limit_holds_and_says_whose_it_is() {
         let of = |total: Option<f64>, deadline: Option<f64>| {
-            Limit::of(total.map(Seconds), deadline.map(Seconds))
-                .map(|limit| (limit.span.0, limit.name))
+            let name = DEADLINE_HEADER;
+            let deadline = deadline.map(|span| Limit {
+                span: Seconds(span),
+                name,
+            });
+            let limit = Limit::of(total.map(Seconds), deadline);
+            limit.map(|limit| (limit.span.0, limit.name))
         };
         assert_eq!(of(None, None), None);
         assert_eq!(of(Some(3.0), None), Some((3.0, "timeouts.total")));
         assert_eq!(of(Some(1.0), Some(2.0)), Some((1.0, "timeouts.total")));
         assert_eq!(of(Some(3.0), Some(2.0)), Some((2.0, DEADLINE_HEADER)));
         assert_eq!(of(None, Some(2.0)), Some((2.0, DEADLINE_HEADER)));
+        let header = |span| {
+            let name = DEADLINE_HEADER;
+            Some(Limit {
+                span: Seconds(span),
+                name,
+            })
+        };
+        let body = Limit::of_client(header(3.0), Some(Seconds(2.0))).unwrap();
+        assert_eq!((body.span.0, body.name), (2.0, TIMEOUT_PARAMETER));
+        assert_eq!(
+            Limit::of_client(header(1.0), Some(Seconds(2.0))),
+            header(1.0)
+        );
     }
 }

@@ -9,6 +9,8 @@
 //!   500 `internal_error`.
 //! * The proxy's own time is what passed until the first send, less what it spent waiting for others: the queue, the
 //!   client's body, a worker's connection. Retries are not in it; they are a worker's failing, not our slowness.
+//!
+//! This file is long because an exchange has a method for each fact that it is told, and that is all it has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,6 +53,8 @@ pub struct Exchange {
     series: Arc<ModelSeries>,
     worker: Option<WorkerId>,
     attempts: u32,
+    /// Where it stood in line, if it waited.
+    position: Option<usize>,
     made: Made,
     times: Times,
     bytes_in: u64,
@@ -59,6 +63,8 @@ pub struct Exchange {
     prefix: Arc<[u64]>,
     usage: Usage,
     status: Option<StatusCode>,
+    /// The client has seen the status, which stays.
+    begun: bool,
     end: End,
     at_end: AtEnd,
 }
@@ -87,6 +93,7 @@ impl Exchange {
             series,
             worker: None,
             attempts: 0,
+            position: None,
             made: Made::default(),
             times: Times::default(),
             bytes_in: 0,
@@ -94,6 +101,7 @@ impl Exchange {
             prefix: Arc::default(),
             usage: Usage::default(),
             status: None,
+            begun: false,
             end: End::Unsaid,
             at_end: AtEnd::default(),
         }
@@ -163,6 +171,17 @@ impl Exchange {
     pub fn queued(&mut self, wait: Seconds) {
         self.observe.metrics.queue_wait.observe(wait.0);
         self.times.queue = Some(self.times.queue.unwrap_or_default() + wait);
+    }
+
+    /// It stood in line there, if it did.
+    pub fn stood_at(&mut self, position: Option<usize>) {
+        self.position = position;
+    }
+
+    /// Where it stood in line, if it did.
+    #[must_use]
+    pub fn position(&self) -> Option<usize> {
+        self.position
     }
 
     /// Choosing took this long.
@@ -272,12 +291,20 @@ impl Exchange {
 
     /// The answer's status, on its way to the client.
     pub fn status(&mut self, status: StatusCode) {
-        self.status = Some(status);
+        if !self.begun {
+            self.status = Some(status);
+        }
+    }
+
+    /// The answer has begun with this status, before it was known what it will be.
+    pub fn begun(&mut self, status: StatusCode) {
+        self.status(status);
+        self.begun = true;
     }
 
     /// The proxy itself refuses or gives up: this is the answer.
     pub fn fault(&mut self, fault: &Fault) {
-        self.status = Some(fault.kind.status());
+        self.status(fault.kind.status());
         self.end = End::Fault(fault.kind);
     }
 

@@ -129,6 +129,7 @@ pub struct Metrics {
     pub(super) refused: Counters<1>,
     pub(super) log_dropped: IntCounter,
     queue_depth: Gauges<1>,
+    queue_overloaded: Gauges<1>,
     inflight: Gauges<1>,
     state: Gauges<2>,
     weight: Gauges<1>,
@@ -167,6 +168,7 @@ impl Metrics {
             refused: rows.counters("forebay_connections_refused_total")?,
             log_dropped: rows.counter("forebay_access_log_dropped_total")?,
             queue_depth: rows.gauges("forebay_queue_depth")?,
+            queue_overloaded: rows.gauges("forebay_queue_overloaded")?,
             inflight: rows.gauges("forebay_inflight")?,
             state: rows.gauges("forebay_worker_state")?,
             weight: rows.gauges("forebay_worker_weight")?,
@@ -218,10 +220,12 @@ impl Metrics {
         self.connections.dec();
     }
 
-    /// Shows how many requests of a class wait. Set when the metrics are read, like [`Metrics::show_worker`].
-    pub fn show_queue(&self, class: &str, depth: usize) {
+    /// Shows how many requests of a class wait, and whether its newest go first. Set when the metrics are read, like [`Metrics::show_worker`].
+    pub fn show_queue(&self, class: &str, depth: usize, overloaded: bool) {
         let depth = u32::try_from(depth).unwrap_or(u32::MAX);
         self.queue_depth.set([class], f64::from(depth));
+        self.queue_overloaded
+            .set([class], f64::from(u8::from(overloaded)));
     }
 
     /// Shows a worker. The fleet is asked when the metrics are read, so a request pays nothing for these.
@@ -370,7 +374,7 @@ mod tests {
         metrics.retries.count(["refused"]);
         metrics.tests.count(["w", "ok"]);
         metrics.refused.count(["idle"]);
-        metrics.show_queue("paid", 3);
+        metrics.show_queue("paid", 3, true);
         metrics.show_worker(&WorkerGauges {
             name: "w",
             state: "up",

@@ -144,6 +144,12 @@ pub const TABLE: &[Row] = &[
         help: "Requests that wait now because every fitting worker is at its limit or down.",
     },
     Row {
+        name: "forebay_queue_overloaded",
+        kind: Kind::Gauge,
+        labels: &["class"],
+        help: "1 while the eldest of a class has waited for queue.newest_first, so that the newest go first, else 0.",
+    },
+    Row {
         name: "forebay_inflight",
         kind: Kind::Gauge,
         labels: &["worker"],

@@ -1,12 +1,10 @@
 //! The fleet as the admin room shows it: what is configured beside what was learned.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
+use super::line;
 use crate::admin::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
-use crate::config::plan::{Origin, Protocol, QueuePlan, WorkerPlan};
+use crate::config::plan::{Origin, Protocol, WorkerPlan};
 use crate::decide::{Learned, LoraView, Said, WorkerView};
 use crate::line::App;
 use crate::units::{ModelName, Seconds};
@@ -36,18 +34,9 @@ pub(super) fn view(app: &App) -> FleetView {
     });
     FleetView {
         workers: rows.collect(),
-        queued: queued(&plan.queue, &app.fleet.depths()),
+        queued: line::classes(&plan, &app.fleet.line(0).0),
         ready: app.ready().map_err(|fault| fault.message),
     }
-}
-
-/// How many of each class wait.
-fn queued(plan: &QueuePlan, depths: &BTreeMap<u8, usize>) -> Vec<(Arc<str>, usize)> {
-    let classes = (0..).zip(&plan.classes);
-    let depth = |class: u8| depths.get(&class).copied().unwrap_or_default();
-    classes
-        .map(|(place, class)| (class.name.clone(), depth(place)))
-        .collect()
 }
 
 fn learned(view: &WorkerView) -> bool {

@@ -16,14 +16,14 @@ const PLACES: u32 = 2;
 const TENANTS: u32 = 3;
 
 /// A line in front of one worker, seen second by second.
-struct Line {
-    fleet: FleetState,
-    rng: Rng,
-    now: Seconds,
-    waiting: BTreeMap<Ticket, (Claim, Seconds)>,
+pub struct Line {
+    pub fleet: FleetState,
+    pub rng: Rng,
+    pub now: Seconds,
+    pub waiting: BTreeMap<Ticket, (Claim, Seconds)>,
     held: Vec<Booking>,
     /// Who got a place, and how long it had waited.
-    served: Vec<(Claim, Seconds)>,
+    pub served: Vec<(Claim, Seconds)>,
 }
 
 impl Line {
@@ -39,7 +39,7 @@ impl Line {
         Self::with(seed, rules, PLACES)
     }
 
-    fn with(seed: u64, rules: Rules, places: u32) -> Self {
+    pub fn with(seed: u64, rules: Rules, places: u32) -> Self {
         let mut fleet = FleetState::new(vec![WorkerSpec::new("w", places)], rules);
         fleet.serves(WorkerId(0), &[ModelName::new("m")]);
         fleet.probe(WorkerId(0), Ok(()), Seconds::ZERO);
@@ -53,7 +53,7 @@ impl Line {
         }
     }
 
-    fn arrive(&mut self, class: u8, tenant: u32) {
+    pub fn arrive(&mut self, class: u8, tenant: u32) {
         let claim = Claim {
             class,
             tenant,
@@ -76,7 +76,7 @@ impl Line {
     }
 
     /// All places are free again, a second later.
-    fn second(&mut self) {
+    pub fn second(&mut self) {
         self.now += Seconds(1.0);
         for booking in std::mem::take(&mut self.held) {
             self.fleet.finish(booking, Outcome::Gone, self.now);
@@ -98,7 +98,7 @@ impl Line {
     }
 
     /// How many of a tenant were served.
-    fn turns(&self, tenant: u32) -> usize {
+    pub fn turns(&self, tenant: u32) -> usize {
         let own = self
             .served
             .iter()

@@ -13,6 +13,7 @@ pub mod load;
 pub mod mmdb;
 pub mod prompt;
 pub mod proxy;
+pub mod queue;
 pub mod refusal;
 pub mod tenant;
 

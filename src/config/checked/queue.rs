@@ -15,6 +15,7 @@ pub fn queue(section: &Section<'_>) -> Option<QueuePlan> {
     let bytes = section.size("bytes");
     let wait_no_worker = section.duration("wait_no_worker");
     let age_up = section.duration("age_up");
+    let heartbeat = section.timer("heartbeat");
     let names = names?;
     let wait = section
         .value("wait")
@@ -23,23 +24,25 @@ pub fn queue(section: &Section<'_>) -> Option<QueuePlan> {
         None => Some(vec![0.0; names.len()]),
         Some(value) => shares(&value, &names),
     };
-    let (wait, reserve) = (wait?, reserve?);
-    let class = |((name, wait), reserve)| ClassPlan {
+    let wait = wait?;
+    let newest_first = match section.given("newest_first") {
+        None => Some(halves(&wait)),
+        Some(value) => marks(&value, &names, &wait),
+    };
+    let (reserve, newest_first) = (reserve?, newest_first?);
+    let class = |(place, name)| ClassPlan {
         name,
-        wait,
-        reserve,
+        wait: wait[place],
+        newest_first: newest_first[place],
+        reserve: reserve[place],
     };
     Some(QueuePlan {
-        classes: names
-            .into_iter()
-            .zip(wait)
-            .zip(reserve)
-            .map(class)
-            .collect(),
+        classes: names.into_iter().enumerate().map(class).collect(),
         entries: entries?,
         bytes: bytes?,
         wait_no_worker: wait_no_worker?,
         age_up: age_up?,
+        heartbeat: heartbeat?,
     })
 }
 
@@ -76,12 +79,27 @@ fn waits(value: &Value<'_>, names: &[Arc<str>]) -> Option<Vec<Seconds>> {
     if !value.is_table() {
         return value.duration().map(|wait| vec![wait; names.len()]);
     }
-    by_class(value, names, DEFAULT, |item| item.duration())
+    by_class(value, names, vec![DEFAULT; names.len()], |item| {
+        item.duration()
+    })
+}
+
+/// When the newest go first in each class: one time or `"off"` for all, or a table by class; who is not in it has half of
+/// its wait.
+fn marks(value: &Value<'_>, names: &[Arc<str>], wait: &[Seconds]) -> Option<Vec<Option<Seconds>>> {
+    if !value.is_table() {
+        return value.timer().map(|mark| vec![mark; names.len()]);
+    }
+    by_class(value, names, halves(wait), |item| item.timer())
+}
+
+fn halves(wait: &[Seconds]) -> Vec<Option<Seconds>> {
+    wait.iter().map(|wait| Some(*wait * 0.5)).collect()
 }
 
 /// What is kept free for each class; all together leave something for everybody.
 fn shares(value: &Value<'_>, names: &[Arc<str>]) -> Option<Vec<f64>> {
-    let shares = by_class(value, names, 0.0, |item| {
+    let shares = by_class(value, names, vec![0.0; names.len()], |item| {
         let share = item.number()?;
         let sound = (0.0..1.0).contains(&share);
         if !sound {
@@ -99,15 +117,14 @@ fn shares(value: &Value<'_>, names: &[Arc<str>]) -> Option<Vec<f64>> {
     Some(shares)
 }
 
-/// A value for each class out of a table by class.
-fn by_class<T: Copy>(
+/// A value for each class out of a table by class; who is not in it keeps what it has.
+fn by_class<T>(
     value: &Value<'_>,
     names: &[Arc<str>],
-    default: T,
+    mut values: Vec<T>,
     read: impl Fn(&Value<'_>) -> Option<T>,
 ) -> Option<Vec<T>> {
     let known: Vec<_> = names.iter().cloned().map(Some).collect();
-    let mut values = vec![default; names.len()];
     let mut all_are_sound = true;
     for (class, item) in value.entries()? {
         let place = name::position(&item, &class, "class", &known);

@@ -17,6 +17,8 @@ pub struct QueuePlan {
     pub wait_no_worker: Seconds,
     /// Who has waited so long goes first, whatever its class.
     pub age_up: Seconds,
+    /// How often a client that waits for a stream is told so; never when absent.
+    pub heartbeat: Option<Seconds>,
 }
 
 /// A class of requests.
@@ -26,6 +28,8 @@ pub struct ClassPlan {
     pub name: Arc<str>,
     /// The longest that its requests wait for a place on a worker.
     pub wait: Seconds,
+    /// How long the eldest of a tenant's has waited when the newest go first; never when absent.
+    pub newest_first: Option<Seconds>,
     /// The share of places that lower classes leave free for it, from 0 to 1.
     pub reserve: f64,
 }

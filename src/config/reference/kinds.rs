@@ -61,6 +61,10 @@ pub(super) const WAITS: Kind = Kind::Free {
     syntax: "DURATION | { CLASS = DURATION, … }",
     allowed: "a time for all classes, or a table of times by class",
 };
+pub(super) const MARKS: Kind = Kind::Free {
+    syntax: "DURATION | \"off\" | { CLASS = DURATION | \"off\", … }",
+    allowed: "a time or \"off\" for all classes, or a table of them by class",
+};
 pub(super) const SHARES: Kind = Kind::Free {
     syntax: "{ CLASS = NUMBER, … }",
     allowed: "a table of shares by class, each from 0 to below 1, and all together below 1",

@@ -1,6 +1,6 @@
 //! The rows of `[queue]`.
 
-use super::kinds::{CLASSES, DAY, GIB, MILLISECOND, SHARES, WAITS};
+use super::kinds::{CLASSES, DAY, GIB, MARKS, MILLISECOND, SHARES, WAITS};
 use super::{Kind, Row, Unset};
 use crate::units::{Bytes, Seconds};
 
@@ -70,9 +70,28 @@ pub(super) const QUEUE: &[Row] = &[
             most: Seconds(DAY),
         },
         unset: Unset::Is("\"60s\""),
-        purpose: "Who has waited so long goes before every class, so that no class waits for ever while there is capacity. It has an effect where a class may wait so long: see wait.",
+        purpose: "Who has waited so long goes before every class, so that no class waits for ever while there is capacity. It has an effect where a class may wait so long: see wait. In a class where the newest go first it is one place in four that goes to the class before all others.",
         example: "age_up = \"2m\"",
-        see: &["queue.classes"],
+        see: &["queue.classes", "queue.newest_first"],
+    },
+    Row {
+        key: "queue.newest_first",
+        kind: MARKS,
+        unset: Unset::Means("half of what a class may wait"),
+        purpose: "When the eldest of a tenant's requests for a model has waited so long, more come than are served, and its newest go first until the older ones are served or have left: some are answered at once then, where all would be answered too late. Who has a deadline still goes before who has none; classes and tenants get what they always do. forebay_queue_overloaded shows the classes in which it is so.",
+        example: "newest_first = { paid = \"5s\", batch = \"off\" }",
+        see: &["queue.wait", "queue.age_up"],
+    },
+    Row {
+        key: "queue.heartbeat",
+        kind: Kind::Timer {
+            least: MILLISECOND,
+            most: Seconds(DAY),
+        },
+        unset: Unset::Is("\"off\""),
+        purpose: "How often a client that asked for a stream is told that it still waits in line: a comment line of server-sent events, `: queued, position 3`, so that nothing on the way takes the connection for dead. With the first of them the answer has begun: its status is 200 whatever follows, an error comes as `event: error`, and x-forebay-worker and the worker's own header fields are missing. Such requests are sent to workers without Accept-Encoding.",
+        example: "heartbeat = \"10s\"",
+        see: &["queue.wait"],
     },
     Row {
         key: "queue.reserve",

@@ -1,9 +1,8 @@
 //! Standing in line: who waits for a slot, what it lacks, and who is next.
 
-use std::collections::BTreeMap;
-
 use super::super::ask::{Ask, NoChoice};
-use super::super::queue::{LineFull, Ticket, Turn, Waiter};
+use super::super::queue::{LineFull, LineView, Ticket, Turn, Waiter, WaiterView};
+use super::super::roster::Outlook;
 use super::super::worker::Worker;
 use super::{FleetState, Grant};
 use crate::rng::Rng;
@@ -43,16 +42,50 @@ impl FleetState {
         self.line.len()
     }
 
-    /// How many of each class wait, for those that have any.
-    #[must_use]
-    pub fn depths(&self) -> BTreeMap<u8, usize> {
-        self.line.depths()
-    }
-
     /// When those who are before a newcomer of this class will have been served, by how fast the line moved of late.
     #[must_use]
     pub fn line_clears_in(&self, class: u8, now: Seconds) -> Option<Seconds> {
         self.line.clears_in(class, now)
+    }
+
+    /// The place in line of somebody who waits, 1 being the next: see the line's own word on it.
+    #[must_use]
+    pub fn position(&self, ticket: Ticket, now: Seconds) -> Option<usize> {
+        self.line.position(ticket, now)
+    }
+
+    /// The line as it is now.
+    #[must_use]
+    pub fn line_view(&self, now: Seconds) -> LineView {
+        self.line.view(now)
+    }
+
+    /// The first who wait, by class and arrival.
+    #[must_use]
+    pub fn first_in_line(&self, most: usize) -> Vec<Ticket> {
+        self.line.first(most)
+    }
+
+    /// Somebody who waits, and why.
+    #[must_use]
+    pub fn waiter_view(&self, ticket: Ticket, now: Seconds) -> Option<WaiterView> {
+        let waiter = self.line.get(ticket)?;
+        Some(WaiterView {
+            claim: waiter.ask.claim,
+            model: waiter.ask.model.clone(),
+            waited: now - waiter.since,
+            position: self.line.position(ticket, now)?,
+            holds: self.roster.holds(&waiter.ask, &waiter.tried),
+        })
+    }
+
+    /// When somebody who waits and has a deadline could have the whole answer, counted from now on. `None` when nothing is
+    /// certain.
+    pub fn outlook(&mut self, ticket: Ticket, now: Seconds) -> Option<Outlook> {
+        let waiter = self.line.get(ticket)?;
+        waiter.ask.deadline?;
+        let answer = self.roster.outlook(&waiter.ask, &waiter.tried, now)?;
+        Some(answer.after(self.line.wait_of(ticket, now)?))
     }
 
     /// What a request waits for, or would.
@@ -105,7 +138,7 @@ impl FleetState {
                 Ok(choice) => {
                     let (claim, busy) = (ask.claim, choice.terms.busy());
                     self.line.charge(claim, busy, now);
-                    self.line.served(now);
+                    self.line.served(turn, now);
                 }
             }
             heads.extend(self.line.leave(ticket, now));

@@ -1,6 +1,7 @@
 //! Requests that the same workers could serve, of one class.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Ticket, Waiter};
@@ -32,13 +33,65 @@ impl Lane {
             barred: waiter.barred.clone(),
         }
     }
+
+    /// Whether those of the other ask for the same, whatever their class: one who goes before the other is in its way.
+    pub(super) fn competes(&self, other: &Lane) -> bool {
+        self.model == other.model
+            && self.only == other.only
+            && self.zones == other.zones
+            && self.path == other.path
+    }
 }
 
-/// Who waits in a lane: by tenant in the order of their deadlines, and all of them in the order in which they came.
+/// Who waits in a lane: by tenant, and all of them in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    tenants: BTreeMap<u32, BTreeSet<(u64, Ticket)>>,
+    tenants: BTreeMap<u32, Own>,
     arrived: BTreeSet<Ticket>,
+}
+
+/// One tenant's in a lane: in the order of their deadlines, and in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    due: BTreeSet<Due>,
+    arrived: BTreeSet<Ticket>,
+}
+
+/// When a client leaves, in microseconds, and who it is.
+pub(super) type Due = (u64, Ticket);
+
+/// The deadline of those that have none.
+const NEVER: u64 = u64::MAX;
+
+impl Own {
+    pub(super) fn len(&self) -> usize {
+        self.arrived.len()
+    }
+
+    /// Who came first.
+    pub(super) fn eldest(&self) -> Option<Ticket> {
+        self.arrived.first().copied()
+    }
+
+    /// Who is next: whose client leaves first, of those that say when; else who came first, or last.
+    pub(super) fn next(&self, newest_first: bool) -> Option<Due> {
+        let first = self.due.first().copied()?;
+        if newest_first && first.0 == NEVER {
+            return self.due.last().copied();
+        }
+        Some(first)
+    }
+
+    /// How many go before this one.
+    pub(super) fn before(&self, own: Due, newest_first: bool) -> usize {
+        let after = (Bound::Excluded(own), Bound::Unbounded);
+        let behind = || self.due.range(after).count();
+        if newest_first && own.0 == NEVER {
+            let hurried = self.due.range(..(NEVER, Ticket(0))).count();
+            return hurried + behind();
+        }
+        self.len().saturating_sub(1 + behind())
+    }
 }
 
 impl Members {
@@ -54,7 +107,8 @@ impl Members {
     pub(super) fn add(&mut self, waiter: &Waiter, ticket: Ticket) {
         self.arrived.insert(ticket);
         let own = self.tenants.entry(waiter.ask.claim.tenant).or_default();
-        own.insert((due(waiter), ticket));
+        own.due.insert((due(waiter), ticket));
+        own.arrived.insert(ticket);
     }
 
     /// One less.
@@ -62,8 +116,9 @@ impl Members {
         self.arrived.remove(&ticket);
         let tenant = waiter.ask.claim.tenant;
         if let Some(own) = self.tenants.get_mut(&tenant) {
-            own.remove(&(due(waiter), ticket));
-            if own.is_empty() {
+            own.due.remove(&(due(waiter), ticket));
+            own.arrived.remove(&ticket);
+            if own.arrived.is_empty() {
                 self.tenants.remove(&tenant);
             }
         }
@@ -73,7 +128,9 @@ impl Members {
     pub(super) fn has(&self, waiter: &Waiter, ticket: Ticket) -> bool {
         let own = self.tenants.get(&waiter.ask.claim.tenant);
         self.arrived.contains(&ticket)
-            && own.is_some_and(|own| own.contains(&(due(waiter), ticket)))
+            && own.is_some_and(|own| {
+                own.due.contains(&(due(waiter), ticket)) && own.arrived.contains(&ticket)
+            })
     }
 
     /// Who came first.
@@ -81,11 +138,9 @@ impl Members {
         self.arrived.first().copied()
     }
 
-    /// Who is next of each tenant, with its deadline.
-    pub(super) fn firsts(&self) -> impl Iterator<Item = (u32, (u64, Ticket))> {
-        let first =
-            |(tenant, own): (&u32, &BTreeSet<(u64, Ticket)>)| Some((*tenant, *own.first()?));
-        self.tenants.iter().filter_map(first)
+    /// Those of each tenant.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = (u32, &Own)> {
+        self.tenants.iter().map(|(tenant, own)| (*tenant, own))
     }
 }
 
@@ -95,7 +150,7 @@ impl Members {
     clippy::cast_sign_loss,
     reason = "a float cast saturates; nothing is before the start"
 )]
-fn due(waiter: &Waiter) -> u64 {
+pub(super) fn due(waiter: &Waiter) -> u64 {
     let deadline = waiter.ask.deadline;
-    deadline.map_or(u64::MAX, |moment| (moment.0 * 1e6) as u64)
+    deadline.map_or(NEVER, |moment| (moment.0 * 1e6) as u64)
 }

@@ -11,7 +11,20 @@
 //! 2. the higher class;
 //! 3. the tenant that has had the fewest worker-seconds in this class of late (`fairness.rs`);
 //! 4. whose client leaves first, of those that say when;
-//! 5. who came first.
+//! 5. who came first; or last, where the line stands.
+//!
+//! A line stands when more come than are served. First come, first served then gives everybody the longest wait that there
+//! is, and the places to those whose clients give up just then; newest first serves some well and lets the others fail
+//! (B. Maurer, "Fail at Scale", ACM Queue 2015, calls it adaptive LIFO). What tells a standing line from a burst is that it
+//! has not been empty for a while (K. Nichols, V. Jacobson, "Controlling Queue Delay", ACM Queue 2012). Here that is a
+//! fact about one waiter: the eldest of a tenant's in a lane has waited for `newest_first`, by default for half of what
+//! its class may wait. So there is no mode to be in or to leave: when the load falls the newest are soon served, then the
+//! older ones, and who is left is young. Only the order within one tenant's requests of one lane changes, and of those
+//! only without a deadline: no class and no tenant gets more for it.
+//!
+//! `age_up` would undo this, since in a standing line everybody is old. So there it lifts a class and not a request: one
+//! place in [`LIFTED_OF`] goes to the old class before all, to whoever is next there, and the others by class as ever.
+//! Else a flood of a low class, all of it old, would hold up the classes above for as long as it lasts.
 //!
 //! The line is bounded in entries and in the bytes of the bodies that wait in it. Tickets are numbers given in order of
 //! arrival; leaving twice does nothing.
@@ -19,14 +32,20 @@
 mod drain;
 mod fairness;
 mod lane;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ask::{Ask, Claim};
+use super::ask::{Ask, Claim, MOST_CLASSES};
+use super::roster::Outlook;
 use crate::units::{Seconds, WorkerId};
 use drain::Drain;
 use fairness::Accounts;
-use lane::{Lane, Members};
+use lane::{Lane, Members, Own};
+pub use view::{ClassView, LineView, WaiterView};
+
+/// Of so many places one goes to a class that is old in a standing line.
+const LIFTED_OF: u32 = 4;
 
 /// A place in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +66,8 @@ pub struct LineRules {
     pub age_up: Seconds,
     /// Whether a request may wait while no worker is up.
     pub holds: bool,
+    /// By class: how long the eldest of a tenant's has waited when the newest go first; never where absent.
+    pub newest_first: [Option<Seconds>; MOST_CLASSES],
 }
 
 impl Default for LineRules {
@@ -56,6 +77,7 @@ impl Default for LineRules {
             bytes: 512 << 20,
             age_up: Seconds(60.0),
             holds: false,
+            newest_first: [None; MOST_CLASSES],
         }
     }
 }
@@ -102,6 +124,8 @@ pub(super) struct WaitingLine {
     bytes: u64,
     given: u64,
     drain: Drain,
+    /// Places given since an old class had one.
+    since_lift: u32,
 }
 
 impl WaitingLine {
@@ -142,6 +166,7 @@ impl WaitingLine {
         let ticket = Ticket(self.given);
         self.given += 1;
         self.bytes += claim.bytes;
+        self.drain.stands(true, waiter.since);
         let members = self.lanes.entry(Lane::of(&waiter)).or_default();
         members.add(&waiter, ticket);
         self.waiters.insert(ticket, waiter);
@@ -152,6 +177,7 @@ impl WaitingLine {
     pub(super) fn leave(&mut self, ticket: Ticket, now: Seconds) -> Option<Turn> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes -= waiter.claim().bytes;
+        self.drain.stands(!self.waiters.is_empty(), now);
         let lane = Lane::of(&waiter);
         let members = self.lanes.get_mut(&lane)?;
         members.remove(&waiter, ticket);
@@ -174,8 +200,12 @@ impl WaitingLine {
         self.rules.holds
     }
 
-    /// Somebody got a place.
-    pub(super) fn served(&mut self, now: Seconds) {
+    /// Somebody got a place, in this turn.
+    pub(super) fn served(&mut self, turn: Turn, now: Seconds) {
+        self.since_lift = match turn.rank {
+            0 => 0,
+            _ => self.since_lift.saturating_add(1),
+        };
         self.drain.served(now);
     }
 
@@ -183,6 +213,36 @@ impl WaitingLine {
     pub(super) fn clears_in(&self, class: u8, now: Seconds) -> Option<Seconds> {
         let before = self.depths().range(..=class).map(|(_, depth)| depth).sum();
         self.drain.time_for(before, now)
+    }
+
+    /// How many get their place before this one and it, if no more come and tenants take turns: those of higher classes
+    /// that ask for the same, of each other tenant of its class as many as go before it of its own, and these. Who asks
+    /// for another model, on another route or within other zones does not count.
+    pub(super) fn position(&self, ticket: Ticket, now: Seconds) -> Option<usize> {
+        let waiter = self.waiters.get(&ticket)?;
+        let (lane, tenant) = (Lane::of(waiter), waiter.claim().tenant);
+        let own = (lane::due(waiter), ticket);
+        let stands = |one: &Own| self.stands(lane.class, one.eldest(), now);
+        let beside = |(other, _): &(&Lane, &Members)| lane.competes(other);
+        let mine = self.lanes.get(&lane)?.tenants();
+        let mine = mine.filter(|(name, _)| *name == tenant);
+        let rank: usize = mine.map(|(_, one)| one.before(own, stands(one)) + 1).sum();
+        let ahead = self.lanes.iter().filter(beside).map(|(other, members)| {
+            if other.class != lane.class {
+                let is_higher = other.class < lane.class;
+                return if is_higher { members.len() } else { 0 };
+            }
+            let is_other = |name: u32| name != tenant || *other != lane;
+            let others = members.tenants().filter(|(name, _)| is_other(*name));
+            others.map(|(_, one)| one.len().min(rank)).sum()
+        });
+        Some(ahead.sum::<usize>() + rank)
+    }
+
+    /// The wait of this one, by how fast the line moved of late.
+    pub(super) fn wait_of(&self, ticket: Ticket, now: Seconds) -> Option<Outlook> {
+        let position = self.position(ticket, now)?;
+        Some(self.drain.wait_for(position, now))
     }
 
     /// A worker's bounds have changed: whom a prompt is too long for is found out anew.
@@ -221,11 +281,9 @@ impl WaitingLine {
 
     fn head(&self, lane: &Lane, members: &Members, now: Seconds) -> Option<Turn> {
         let eldest = members.eldest()?;
-        let aged = |ticket: &Ticket| {
-            let since = self.waiters.get(ticket).map(|waiter| waiter.since);
-            since.is_some_and(|since| now - since >= self.rules.age_up)
-        };
-        if aged(&eldest) {
+        let aged = self.has_waited(eldest, self.rules.age_up, now);
+        let stands = self.stands(lane.class, Some(eldest), now);
+        if aged && !stands {
             return Some(Turn {
                 rank: 0,
                 had: 0,
@@ -239,13 +297,36 @@ impl WaitingLine {
                 .map_or(0.0, |accounts| accounts.had(tenant, now))
                 .to_bits()
         };
-        let next = members.firsts().map(|(tenant, (due, ticket))| Turn {
-            rank: lane.class.saturating_add(1),
-            had: had(tenant),
-            due,
-            ticket,
+        let is_lifted = aged && self.since_lift + 1 >= LIFTED_OF;
+        let rank = if is_lifted {
+            0
+        } else {
+            lane.class.saturating_add(1)
+        };
+        let next = members.tenants().filter_map(|(tenant, own)| {
+            let (due, ticket) = own.next(self.stands(lane.class, own.eldest(), now))?;
+            Some(Turn {
+                rank,
+                had: had(tenant),
+                due,
+                ticket,
+            })
         });
         next.min()
+    }
+
+    /// Whether the eldest of some of a class has waited so long that the newest of them go first.
+    fn stands(&self, class: u8, eldest: Option<Ticket>, now: Seconds) -> bool {
+        let rules = self.rules.newest_first.get(usize::from(class));
+        let longest = rules.copied().flatten();
+        longest
+            .zip(eldest)
+            .is_some_and(|(longest, eldest)| self.has_waited(eldest, longest, now))
+    }
+
+    fn has_waited(&self, ticket: Ticket, long: Seconds, now: Seconds) -> bool {
+        let waiter = self.waiters.get(&ticket);
+        waiter.is_some_and(|waiter| now - waiter.since >= long)
     }
 
     /// Whether lanes, waiters and bytes agree.

@@ -164,3 +164,73 @@ fn a_ticket_in_no_lane_and_bytes_that_are_not_there_are_noticed() {
     line.bytes += 1;
     assert!(line.check().is_err());
 }
+
+fn newest_first(age_up: f64) -> LineRules {
+    LineRules {
+        age_up: Seconds(age_up),
+        newest_first: [Some(Seconds(5.0)); MOST_CLASSES],
+        ..LineRules::default()
+    }
+}
+
+#[test]
+fn once_the_eldest_has_waited_long_the_newest_go_first_and_deadlines_before_them() {
+    let mut line = WaitingLine::new(newest_first(1e9));
+    let hurried = |leaves: f64| Ask {
+        deadline: Some(Seconds(leaves)),
+        ..of(0, 1)
+    };
+    let eldest = join(&mut line, of(0, 1), 1.0);
+    let newest = join(&mut line, of(0, 1), 2.0);
+    let [late, soon] = [90.0, 80.0].map(|leaves| join(&mut line, hurried(leaves), 2.0));
+    let other = join(&mut line, of(0, 2), 4.0);
+    let first = |line: &WaitingLine, now| line.heads(Seconds(now)).pop_first().unwrap().ticket;
+    line.charge(of(0, 2).claim, Seconds(0.1), Seconds(1.0));
+    assert_eq!(first(&line, 5.9), soon);
+    assert_eq!(
+        line.position(newest, Seconds(5.9)),
+        Some(5),
+        "the other tenant is before it"
+    );
+    assert_eq!(line.position(newest, Seconds(6.0)), Some(4));
+    assert_eq!(line.position(eldest, Seconds(6.0)), Some(5));
+    assert_eq!(line.position(other, Seconds(6.0)), Some(2));
+    let order = served(&mut line, 6.0);
+    assert_eq!(order, [soon, other, late, newest, eldest]);
+}
+
+#[test]
+fn an_old_class_in_a_standing_line_gets_one_place_in_four() {
+    let mut line = WaitingLine::new(newest_first(10.0));
+    let low: Vec<_> = (0..3).map(|_| join(&mut line, of(2, 0), 1.0)).collect();
+    let high: Vec<_> = (0..6).map(|_| join(&mut line, of(0, 0), 19.0)).collect();
+    let mut order = Vec::new();
+    while let Some(turn) = line.heads(Seconds(20.0)).pop_first() {
+        line.served(turn, Seconds(20.0));
+        line.leave(turn.ticket, Seconds(20.0));
+        order.push(turn.ticket);
+    }
+    let expected = [
+        high[0], high[1], high[2], low[2], high[3], high[4], high[5], low[1], low[0],
+    ];
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn the_line_is_shown_by_class() {
+    let mut line = WaitingLine::new(newest_first(1e9));
+    join(&mut line, of(2, 0), 1.0);
+    let first = join(&mut line, of(0, 0), 3.0);
+    let view = line.view(Seconds(7.0));
+    assert_eq!((view.entries, view.bytes, view.pace), (2, 20, None));
+    let shown = |class| {
+        let ClassView {
+            depth,
+            oldest,
+            overloaded,
+        } = view.classes[&class];
+        (depth, oldest.0, overloaded)
+    };
+    assert_eq!((shown(0), shown(2)), ((1, 4.0, false), (1, 6.0, true)));
+    assert_eq!(line.first(1), [first]);
+}

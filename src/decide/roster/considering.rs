@@ -79,20 +79,6 @@ impl Roster {
         self.considered = considered;
     }
 
-    /// Leaves out those who would be too late for the client, if somebody would not.
-    pub(super) fn heed(&mut self, deadline: Option<Seconds>) {
-        let Some(deadline) = deadline else { return };
-        let late = |considered: &Considered| considered.terms.answer() > deadline;
-        if candidates(&self.considered).all(late) {
-            return;
-        }
-        for considered in &mut self.considered {
-            if considered.fate == Fate::Candidate && late(considered) {
-                considered.fate = Fate::Excluded(Exclusion::Deadline);
-            }
-        }
-    }
-
     /// Lists the candidates for the policy.
     pub(super) fn list(&mut self, row: usize, size: Size, now: Seconds) {
         let mut listed = std::mem::take(&mut self.candidates);
