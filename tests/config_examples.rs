@@ -223,6 +223,7 @@ fn defaults_are_what_the_contract_says() {
         wait = "30s"
         wait_no_worker = "3m"
         age_up = "60s"
+        swap_after = "10s"
     "#;
     let worker = worker_without("");
     let typed = format!(

@@ -22,7 +22,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-pub use workers::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
+pub use workers::{Decode, FleetView, Lora, Memory, Prefill, ToldRow, WorkerRow};
 
 use crate::clock;
 use crate::facts::name_in_path;
@@ -330,6 +330,7 @@ mod tests {
             decoding: 1,
             told: None,
             resident: None,
+            memory: None,
             prefill: Some(Prefill {
                 request_s: 0.01,
                 token_s: 0.000_2,

@@ -194,6 +194,7 @@ fn show_queue(queue: &QueuePlan) -> String {
         bytes,
         wait_no_worker,
         age_up,
+        swap_after,
     } = queue;
     let by_class = |show: &dyn Fn(&ClassPlan) -> String| {
         let members: Vec<_> = classes
@@ -212,6 +213,7 @@ fn show_queue(queue: &QueuePlan) -> String {
         ("wait", by_class(&|class| text(class.wait))),
         ("wait_no_worker", text(wait_no_worker)),
         ("age_up", text(age_up)),
+        ("swap_after", text(swap_after)),
         ("reserve", by_class(&|class| class.reserve.to_string())),
     ])
 }

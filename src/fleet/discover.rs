@@ -9,11 +9,12 @@ mod inquirer;
 
 use std::sync::Arc;
 
-use super::catalogue::{self, Catalogue, Offer};
+use super::catalogue::{self, Alias, Catalogue, Offer};
+use super::dialect::load;
 use super::{Core, Fleet, trial};
 use crate::clock;
 use crate::config::plan::{Engine, LoraPlan, Models, TestPlan, WorkerPlan};
-use crate::decide::{State, Told, Zones};
+use crate::decide::{EngineName, State, Told, Zones};
 use crate::units::{ModelName, WorkerId};
 use adapters::Listing;
 pub(super) use inquirer::{Inquirer, Silence, headers};
@@ -63,6 +64,18 @@ impl Profile {
     /// Whether it will say by itself what it serves, and has not yet.
     fn owes_names(&self) -> bool {
         self.typed == Models::Reported && !self.has_told
+    }
+
+    /// What its engine calls its models, where it tells which are in its memory.
+    fn called(&self, aliases: &[Alias]) -> Vec<EngineName> {
+        let engine = self.engine.unwrap_or(Engine::Generic);
+        let bases = aliases.iter().filter(|alias| alias.adapter.is_none());
+        bases
+            .map(|alias| EngineName {
+                client: alias.client.clone(),
+                engine: load::called(engine, &alias.worker),
+            })
+            .collect()
     }
 
     /// Why it is not known what it is, in words; `None` when it is.
@@ -225,6 +238,7 @@ impl Fleet {
             let clients: Vec<_> = aliases.iter().map(|alias| alias.client.clone()).collect();
             state.serves(WorkerId(id), &clients);
             state.adapts(WorkerId(id), &adapters::of(&aliases));
+            state.calls(WorkerId(id), &profile.called(&aliases));
             aliases
         };
         let workers = (0..).zip(profiles.iter()).map(serve).collect();

@@ -23,7 +23,9 @@ fn line_rules(plan: &Plan) -> LineRules {
         entries: plan.queue.entries as usize,
         bytes: plan.queue.bytes.0,
         age_up: plan.queue.age_up,
+        swap_after: plan.queue.swap_after,
         holds: plan.queue.wait_no_worker > Seconds::ZERO && plan.routing.all_down == AllDown::Queue,
+        ..LineRules::default()
     }
 }
 
@@ -56,5 +58,6 @@ pub(super) fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
         optional: worker.optional,
         price: place::price(plan, worker),
         lora_slots: worker.lora.slots,
+        resident: worker.resident,
     }
 }

@@ -15,6 +15,7 @@ pub fn queue(section: &Section<'_>) -> Option<QueuePlan> {
     let bytes = section.size("bytes");
     let wait_no_worker = section.duration("wait_no_worker");
     let age_up = section.duration("age_up");
+    let swap_after = section.duration("swap_after");
     let names = names?;
     let wait = section
         .value("wait")
@@ -40,6 +41,7 @@ pub fn queue(section: &Section<'_>) -> Option<QueuePlan> {
         bytes: bytes?,
         wait_no_worker: wait_no_worker?,
         age_up: age_up?,
+        swap_after: swap_after?,
     })
 }
 

@@ -17,6 +17,8 @@ pub struct QueuePlan {
     pub wait_no_worker: Seconds,
     /// Who has waited so long goes first, whatever its class.
     pub age_up: Seconds,
+    /// A model waits so long for another to leave a worker's memory.
+    pub swap_after: Seconds,
 }
 
 /// A class of requests.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::ask::{Ask, NoChoice};
-use super::super::queue::{LineFull, Ticket, Turn, Waiter};
+use super::super::queue::{LineFull, Ticket, Waiter};
 use super::{FleetState, Grant};
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -28,12 +28,14 @@ impl FleetState {
             tried,
             barred,
             since: now,
+            passed: 0,
         })
     }
 
     /// Stops waiting; nothing happens when the ticket was granted or given up before.
     pub fn leave_line(&mut self, ticket: Ticket, now: Seconds) {
         self.line.leave(ticket, now);
+        self.heed_line(now);
     }
 
     /// How many wait.
@@ -74,16 +76,28 @@ impl FleetState {
     /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet.
     pub fn grants(&mut self, now: Seconds, rng: &mut Rng) -> Vec<Grant> {
         let mut grants = Vec::new();
+        loop {
+            self.heed_line(now);
+            let before = grants.len();
+            self.grant_heads(&mut grants, now, rng);
+            // Where workers swap, those who left may have been what kept another model out.
+            if grants.len() == before || !self.roster.swaps() {
+                return grants;
+            }
+        }
+    }
+
+    fn grant_heads(&mut self, grants: &mut Vec<Grant>, now: Seconds, rng: &mut Rng) {
         let mut heads = self.line.heads(now);
         while let Some(turn) = heads.pop_first() {
-            let Turn { ticket, .. } = turn;
             // Who was served meanwhile has had more, also where it stands in another lane.
-            if let Some(now_due) = self.line.turn_beside(ticket, now)
+            if let Some(now_due) = self.line.turn_beside(turn.ticket, now)
                 && now_due != turn
             {
                 heads.insert(now_due);
                 continue;
             }
+            let ticket = self.first_for_the_place(turn.ticket, now);
             let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
                 continue;
             };
@@ -99,12 +113,14 @@ impl FleetState {
                 }
             }
             heads.extend(self.line.leave(ticket, now));
+            if ticket != turn.ticket {
+                heads.extend(self.line.turn_beside(turn.ticket, now));
+            }
             grants.push(Grant {
                 ticket,
                 result,
                 considered: self.roster.shortlist(),
             });
         }
-        grants
     }
 }

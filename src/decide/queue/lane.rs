@@ -1,6 +1,7 @@
 //! Requests that the same workers could serve, of one class.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Ticket, Waiter};
@@ -81,6 +82,17 @@ impl Members {
         self.arrived.first().copied()
     }
 
+    /// Who of a tenant comes behind this one, in order, each with its deadline.
+    pub(super) fn behind(
+        &self,
+        tenant: u32,
+        from: (u64, Ticket),
+    ) -> impl Iterator<Item = (u64, Ticket)> {
+        let own = self.tenants.get(&tenant).into_iter();
+        let after = (Bound::Excluded(from), Bound::Unbounded);
+        own.flat_map(move |own| own.range(after).copied())
+    }
+
     /// Who is next of each tenant, with its deadline.
     pub(super) fn firsts(&self) -> impl Iterator<Item = (u32, (u64, Ticket))> {
         let first =
@@ -95,7 +107,7 @@ impl Members {
     clippy::cast_sign_loss,
     reason = "a float cast saturates; nothing is before the start"
 )]
-fn due(waiter: &Waiter) -> u64 {
+pub(super) fn due(waiter: &Waiter) -> u64 {
     let deadline = waiter.ask.deadline;
     deadline.map_or(u64::MAX, |moment| (moment.0 * 1e6) as u64)
 }

@@ -13,9 +13,12 @@
 //! 4. whose client leaves first, of those that say when;
 //! 5. who came first.
 //!
+//! One of those right behind it may be served before it when the place suits that one better (`fleet/ahead.rs`).
+//!
 //! The line is bounded in entries and in the bytes of the bodies that wait in it. Tickets are numbers given in order of
 //! arrival; leaving twice does nothing.
 
+mod ahead;
 mod drain;
 mod fairness;
 mod lane;
@@ -47,6 +50,12 @@ pub struct LineRules {
     pub age_up: Seconds,
     /// Whether a request may wait while no worker is up.
     pub holds: bool,
+    /// A model waits so long for another to leave a worker's memory.
+    pub swap_after: Seconds,
+    /// So many behind a head of the line are looked at, for one whom a place suits better …
+    pub ahead: usize,
+    /// … and so often a request may be passed by such a one.
+    pub passes: u32,
 }
 
 impl Default for LineRules {
@@ -56,6 +65,9 @@ impl Default for LineRules {
             bytes: 512 << 20,
             age_up: Seconds(60.0),
             holds: false,
+            swap_after: Seconds(10.0),
+            ahead: 16,
+            passes: 8,
         }
     }
 }
@@ -71,6 +83,8 @@ pub(super) struct Waiter {
     pub barred: Vec<WorkerId>,
     /// Since when.
     pub since: Seconds,
+    /// How often somebody behind it was served first.
+    pub passed: u32,
 }
 
 impl Waiter {
