@@ -236,7 +236,7 @@ fn under_a_load_that_never_ends_models_take_turns_of_that_length() {
     for at in 0..2_400_u32 {
         yard.until(Seconds(10.0 + 0.25 * f64::from(at)));
         yard.send(MODELS[at as usize % 3]);
-        // Those who have waited for half a minute give up.
+        // Those who have waited for a minute and a half give up.
         let tickets = yard.waiting.iter();
         let over = tickets.filter(|(_, (_, since))| yard.now - *since > Seconds(90.0));
         for ticket in over.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {

@@ -35,7 +35,9 @@ impl FleetState {
                 continue;
             };
             let alike = next.goes_where(first);
-            if alike && next.ask.prefix.blocks.is_empty() {
+            // Without a prompt that can be looked up it saves nothing: at best it has nothing to bring in.
+            let is_hopeless = alike || most >= Seconds::ZERO;
+            if is_hopeless && next.ask.prefix.blocks.is_empty() {
                 continue;
             }
             if alike || self.roster.only_place(next) == Some(place) {

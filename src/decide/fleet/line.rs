@@ -90,6 +90,9 @@ impl FleetState {
     fn grant_heads(&mut self, grants: &mut Vec<Grant>, now: Seconds, rng: &mut Rng) {
         let mut heads = self.line.heads(now);
         while let Some(turn) = heads.pop_first() {
+            if self.waits_on(turn.ticket) {
+                continue;
+            }
             // Who was served meanwhile has had more, also where it stands in another lane.
             if let Some(now_due) = self.line.turn_beside(turn.ticket, now)
                 && now_due != turn
@@ -102,15 +105,10 @@ impl FleetState {
                 continue;
             };
             let result = self.roster.choose(ask, tried, now, rng);
-            match &result {
-                Err(NoChoice::Busy | NoChoice::Away) => continue,
-                Err(lack) if tried.is_empty() && self.may_wait(ask, lack) => continue,
-                Err(_) => {}
-                Ok(choice) => {
-                    let (claim, busy) = (ask.claim, choice.terms.busy());
-                    self.line.charge(claim, busy, now);
-                    self.line.served(now);
-                }
+            if let Ok(choice) = &result {
+                let (claim, busy) = (ask.claim, choice.terms.busy());
+                self.line.charge(claim, busy, now);
+                self.line.served(now);
             }
             heads.extend(self.line.leave(ticket, now));
             if ticket != turn.ticket {
@@ -121,6 +119,20 @@ impl FleetState {
                 result,
                 considered: self.roster.shortlist(),
             });
+        }
+    }
+
+    /// Whether there is no place for this request yet, and it has something to wait for. Cheaper than to choose in vain.
+    fn waits_on(&self, ticket: Ticket) -> bool {
+        let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
+            return true;
+        };
+        if self.roster.fits(ask, tried) {
+            return false;
+        }
+        match self.roster.lacks(ask, tried) {
+            NoChoice::Busy | NoChoice::Away => true,
+            lack => tried.is_empty() && self.may_wait(ask, &lack),
         }
     }
 }
