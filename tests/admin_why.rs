@@ -19,8 +19,8 @@ use support::expect_soon;
 use support::prompt::{CHAT, chat};
 use support::proxy::{Proxy, Setup};
 
-const TERMS: [&str; 8] = [
-    "decode", "external", "failure", "lora", "net", "own", "price", "wait",
+const TERMS: [&str; 9] = [
+    "decode", "external", "failure", "lora", "net", "own", "price", "swap", "wait",
 ];
 
 /// Sends a chat under this id.

@@ -224,6 +224,7 @@ fn defaults_are_what_the_contract_says() {
         wait_no_worker = "3m"
         age_up = "60s"
         heartbeat = "off"
+        swap_after = "10s"
     "#;
     let worker = worker_without("");
     let typed = format!(

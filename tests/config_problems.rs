@@ -360,11 +360,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "out of range",
         "max_prompt_tokens = 8192",
     ),
-    (
-        "+resident = 1",
-        "not supported by this version yet",
-        "leave it out",
-    ),
+    ("+resident = 0", "out of range", "resident = 1"),
     ("+lora = { slots = 0 }", "out of range", "lora = { slots"),
     (
         "+lora = { load = true }",
@@ -737,7 +733,7 @@ fn a_problem_reads_well() {
     assert_eq!(
         only("+max_infligth = 3").to_string(),
         "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
-         allowed: name, url, machine, engine, models, lora, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, tier, tags, optional, timeouts\n    \
+         allowed: name, url, machine, engine, models, lora, resident, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, tier, tags, optional, timeouts\n    \
          way out: did you mean max_inflight?"
     );
 }

@@ -24,7 +24,7 @@ use http_body_util::Full;
 use serde::Serialize;
 
 pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
-pub use workers::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
+pub use workers::{Decode, FleetView, Lora, Memory, Prefill, ToldRow, WorkerRow};
 
 use crate::clock;
 use crate::facts::name_in_path;
@@ -344,6 +344,7 @@ mod tests {
             decoding: 1,
             told: None,
             resident: None,
+            memory: None,
             prefill: Some(Prefill {
                 request_s: 0.01,
                 token_s: 0.000_2,

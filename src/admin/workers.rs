@@ -3,6 +3,7 @@
 //! A picture, taken when somebody looks: it holds copies and no locks, and what is unknown is absent rather than zero,
 //! so that "not learned yet" can't be read as "infinitely slow". The JSON keys are the fields.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
@@ -102,6 +103,9 @@ pub struct WorkerRow {
     /// Those of its models that are in its memory, where it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident: Option<Vec<String>>,
+    /// What is believed of its memory, where not all of its models may be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// How it reads prompts, once learned from traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill: Option<Prefill>,
@@ -165,6 +169,21 @@ pub struct Lora {
     /// What a load takes, once learned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_s: Option<f64>,
+}
+
+/// The models in a worker's memory, by the names that its engine has for them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// How many fit, where that is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    /// Those believed to be there, the latest used last.
+    pub loaded: Vec<String>,
+    /// The one that another has to leave for, because it was waited for too long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<String>,
+    /// What bringing one in takes, in seconds, once learned.
+    pub swap_s: BTreeMap<String, f64>,
 }
 
 /// The prefill line: a request of x uncached prompt tokens takes `request_s + token_s · x` to its first byte.

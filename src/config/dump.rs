@@ -195,6 +195,7 @@ fn show_queue(queue: &QueuePlan) -> String {
         wait_no_worker,
         age_up,
         heartbeat,
+        swap_after,
     } = queue;
     let by_class = |show: &dyn Fn(&ClassPlan) -> String| {
         let members: Vec<_> = classes
@@ -215,6 +216,7 @@ fn show_queue(queue: &QueuePlan) -> String {
         ("age_up", text(age_up)),
         ("heartbeat", timer(*heartbeat)),
         ("newest_first", by_class(&|class| timer(class.newest_first))),
+        ("swap_after", text(swap_after)),
         ("reserve", by_class(&|class| class.reserve.to_string())),
     ])
 }

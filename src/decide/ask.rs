@@ -58,6 +58,8 @@ pub struct WorkerSpec {
     pub price: f64,
     /// LoRA adapters that its card holds at a time, where the operator says so.
     pub lora_slots: Option<u32>,
+    /// Models that its memory holds at a time, where the operator says so.
+    pub resident: Option<u32>,
 }
 
 impl WorkerSpec {
@@ -80,6 +82,7 @@ impl WorkerSpec {
             optional: false,
             price: 0.0,
             lora_slots: None,
+            resident: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use super::cost::{LEAST_PROMPT, Size};
 use super::line_fit::{Line, Sample, is_surprise};
 use super::lora::Borrowed;
 use super::machine::{Company, Mark};
+use super::residents::Stay;
 use super::reuse::Belief;
 use crate::units::{Seconds, WorkerId};
 
@@ -21,6 +22,8 @@ pub struct Booking {
     pub(super) belief: Belief,
     /// The adapter that it uses.
     pub(super) lora: Option<Borrowed>,
+    /// Its model, where not all of them are in memory.
+    pub(super) stay: Option<Stay>,
     /// Its class.
     pub(super) class: u8,
     /// The client's bound on its answer.
@@ -90,20 +93,21 @@ impl Booking {
     /// Whether a prefill that took so long tells how fast the worker is, by what it was believed to be. Where the time is
     /// a surprise, but would be none if the worker had more of the prompt in its cache, or none of it any more, it tells
     /// of the cache: a worker that was restarted would seem a hundred times slower, and one that was warm before the
-    /// proxy began, faster. What a test sends is in no cache. One that waited for its adapter tells of that.
+    /// proxy began, faster. What a test sends is in no cache. One that waited for its adapter or its model
+    /// tells of that.
     pub(super) fn tells_of_speed(&self, line: Line, took: Seconds) -> bool {
         let is_surprise = |reading: f64| is_surprise(took, line.at(reading));
         let may_be_cached = !self.is_test && self.belief.is_about_blocks();
         let is_of_the_card = !may_be_cached
             || !is_surprise(self.size.reading())
             || (is_surprise(LEAST_PROMPT) && is_surprise(self.size.cached(0.0).reading()));
-        is_of_the_card && !self.size.toll.clouds
+        is_of_the_card && !self.size.clouds()
     }
 
     /// Whether its whole answer may teach the worker's speed: in doubt only if the worker told what it had in its cache.
     pub(super) fn may_teach(&self, is_told: bool) -> bool {
         let taught = self.first_byte.is_some_and(|first| first.taught);
-        (is_told || taught || !self.decodes()) && !self.size.toll.clouds
+        (is_told || taught || !self.decodes()) && !self.size.clouds()
     }
 }
 

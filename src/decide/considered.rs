@@ -55,6 +55,10 @@ pub enum Exclusion {
     Tier,
     /// A worker of its machine was tried for this request already, and there is another machine.
     SameMachine,
+    /// Its memory is full of other models, which are in use or waited for.
+    Occupied,
+    /// The model has to leave its memory, for another that was waited for too long.
+    Leaving,
     /// It holds as many requests as it may.
     Full,
     /// Its free places are kept for higher classes.
@@ -79,7 +83,7 @@ pub struct Shortlist {
     pub best: f32,
 }
 
-/// One worker in what is kept of a choice. 44 bytes.
+/// One worker in what is kept of a choice. 48 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Who.
@@ -177,6 +181,14 @@ impl Fate {
 }
 
 impl Exclusion {
+    /// Whether it is a matter of requests that end by themselves, so that waiting helps.
+    pub(super) const fn passes(self) -> bool {
+        matches!(
+            self,
+            Exclusion::Occupied | Exclusion::Leaving | Exclusion::Full | Exclusion::Reserved
+        )
+    }
+
     /// One word, as the admin API says it.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -191,6 +203,8 @@ impl Exclusion {
             Exclusion::Unsupported => "unsupported",
             Exclusion::Tier => "tier",
             Exclusion::SameMachine => "same_machine",
+            Exclusion::Occupied => "occupied",
+            Exclusion::Leaving => "leaving",
             Exclusion::Full => "full",
             Exclusion::Reserved => "reserved",
             Exclusion::NotSampled => "not_sampled",
@@ -267,6 +281,6 @@ mod tests {
 
     #[test]
     fn an_entry_stays_small() {
-        assert_eq!(size_of::<Entry>(), 44);
+        assert_eq!(size_of::<Entry>(), 48);
     }
 }

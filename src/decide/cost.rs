@@ -4,19 +4,20 @@
 //! counts and utilisation can't be. For worker i and a request:
 //!
 //! ```text
-//! C    = net + lora + wait + own + decode + external + failure + price
+//! C    = net + lora + swap + wait + own + decode + external + failure + price
 //! u    = prompt − what it is believed to have in its cache (h), at least 16  see `reuse.rs`
 //! x    = u·(1 + (h + u/2)/40,000)             work without output tokens: x = u
 //! own  = a + b·x                              the prefill line of this kind of work
 //! wait = max(0, Σ over Q of (a + b·x) − age)  Q: sent, no first byte yet; age: since the head of Q began;
 //!        at least until its memory has room   see `memory.rs`, and its card a slot for the adapter, see `lora.rs`
 //! lora = learned time of a load                if its adapter is not on the card
+//! swap = learned time of a swap                if its model is not in memory, see `residents.rs`
 //! tau  = c + d·min(n + 1, cap)                seconds per output token when this request joins n that generate
 //! decode = (E[out] − 1)·tau                   nothing for work without output tokens
 //! net  = the round trip between the client's region and the worker's as written down, else the measured one, smoothed
 //! external = ½·((d·E[out] + ½·own)·streams + load)
-//!        delay laid on the streams that run there, n of ours and those of others; load: that of an adapter which its own
-//!        pushes off the card
+//!        delay laid on the streams that run there, n of ours and those of others; load: that of an adapter or a model
+//!        which its own pushes out
 //! failure  = (1 − exp(−λ·D))·(D + loss)       D: the terms before; loss: what a failed request lost of late
 //! price    = p·(own + decode)/(1 + held)      p: what a second of the machine is worth in seconds; held: requests there
 //! ```
@@ -54,6 +55,7 @@ use super::lora::Toll;
 use super::machine::Machine;
 use super::memory;
 use super::place::RegionId;
+use super::residents::Swap;
 use super::worker::Worker;
 use crate::units::{Length, Seconds};
 
@@ -79,6 +81,8 @@ pub(super) struct Size {
     pub cached: f64,
     /// What it waits for there because of its adapter.
     pub toll: Toll,
+    /// And because of its model.
+    pub swap: Swap,
     /// Expected output tokens, `E[out]`.
     pub output: f64,
     /// What `prompt` was reckoned from.
@@ -95,6 +99,7 @@ impl Size {
             prompt: prompt.max(LEAST_PROMPT),
             cached: 0.0,
             toll: Toll::default(),
+            swap: Swap::NONE,
             output,
             seen: Length::Tokens(prompt),
             from: None,
@@ -107,9 +112,19 @@ impl Size {
         Size { cached, ..self }
     }
 
-    /// The same on a worker where it pays this toll.
-    pub(super) fn paying(self, toll: Toll) -> Self {
-        Size { toll, ..self }
+    /// The same on a worker where its adapter and its model cost this.
+    pub(super) fn paying(self, toll: Toll, swap: Swap) -> Self {
+        Size { toll, swap, ..self }
+    }
+
+    /// Until its adapter and its model are there.
+    pub(super) fn load(self) -> Seconds {
+        self.toll.load + self.swap.takes
+    }
+
+    /// Whether its time tells nothing of the card's speed.
+    pub(super) fn clouds(self) -> bool {
+        self.toll.clouds || self.swap.clouds
     }
 
     /// The work of reading what is new of its prompt, x: in tokens with no context before them.
@@ -136,6 +151,8 @@ pub struct Terms {
     pub net: Seconds,
     /// Until its adapter is on the card.
     pub lora: Seconds,
+    /// Until its model is in memory.
+    pub swap: Seconds,
     /// Until those sent before have their first byte.
     pub wait: Seconds,
     /// From then to its own first byte.
@@ -152,7 +169,7 @@ pub struct Terms {
 
 impl Terms {
     /// How many there are.
-    pub const PARTS: usize = 8;
+    pub const PARTS: usize = 9;
 
     /// All of them, with their names.
     #[must_use]
@@ -160,6 +177,7 @@ impl Terms {
         [
             ("net", self.net),
             ("lora", self.lora),
+            ("swap", self.swap),
             ("wait", self.wait),
             ("own", self.own),
             ("decode", self.decode),
@@ -180,10 +198,15 @@ impl Terms {
         self.own + self.decode
     }
 
+    /// The expected seconds until its adapter and its model are there.
+    pub(super) fn load(&self) -> Seconds {
+        self.lora + self.swap
+    }
+
     /// The expected seconds until the answer is complete, if nothing fails: what counts toward a client's deadline.
     #[must_use]
     pub fn answer(&self) -> Seconds {
-        self.net + self.lora + self.wait + self.own + self.decode
+        self.net + self.load() + self.wait + self.own + self.decode
     }
 }
 
@@ -218,10 +241,11 @@ pub(super) fn price(
     let mut terms = Terms {
         net: told.unwrap_or_else(|| worker.net()),
         lora: size.toll.load,
+        swap: size.swap.takes,
         wait: for_memory.max(for_slot).max(for_adapter).max(ahead),
         own,
         decode,
-        external: (slowed * streams + size.toll.evicts) * EXTERNALITY,
+        external: (slowed * streams + size.toll.evicts + size.swap.evicts) * EXTERNALITY,
         failure: Seconds::ZERO,
         price: Seconds::ZERO,
     };
@@ -249,6 +273,7 @@ mod tests {
         prompt: 600.0,
         cached: 0.0,
         toll: NO_TOLL,
+        swap: Swap::NONE,
         output: 101.0,
         seen: Length::Tokens(600.0),
         from: None,
@@ -258,6 +283,7 @@ mod tests {
         prompt: 2_000.0,
         cached: 0.0,
         toll: NO_TOLL,
+        swap: Swap::NONE,
         output: 101.0,
         seen: Length::Tokens(2_000.0),
         from: None,

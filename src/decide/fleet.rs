@@ -8,8 +8,10 @@
 //! the same lock. That upholds the line's one invariant: nobody who waits could be served. Therefore an arrival may
 //! take any slot it finds free without overtaking anybody.
 
+mod ahead;
 mod line;
 mod lora;
+mod swap;
 
 use std::sync::Arc;
 

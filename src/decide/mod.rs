@@ -10,7 +10,8 @@
 //! - `speed` learns each worker's seconds from its traffic, by lines (`line_fit`) through what it showed at first bytes
 //!   (`backlog`) and while tokens passed (`decode_meter`); `traffic` learns what requests look like, `density`
 //!   how many tokens their text makes;
-//! - `lora` says which adapters are on a worker's card, and what a request of another waits for;
+//! - `lora` says which adapters are on a worker's card, and what a request of another waits for; `residents` the same of the
+//!   models in its memory, where not all of them fit;
 //! - `condition` knows whether a worker may be given requests: `health` by its probes, `eject` by its requests, with a
 //!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
@@ -40,6 +41,7 @@ mod hazard;
 mod health;
 mod limit;
 mod line_fit;
+mod load_time;
 mod lora;
 mod machine;
 mod memory;
@@ -48,6 +50,7 @@ mod pick;
 mod place;
 mod prefix_index;
 mod queue;
+mod residents;
 mod retry;
 mod reuse;
 mod room;
@@ -79,6 +82,7 @@ pub use pick::Policy;
 pub use place::{Place, RegionId, Zones};
 pub use prefix_index::{Matches, PrefixIndex};
 pub use queue::{ClassView, LineFull, LineRules, LineView, Ticket, WaiterView};
+pub use residents::{EngineName, ResidentsView};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use roster::{Hold, Outlook};
 pub use speed::SavedSpeeds;

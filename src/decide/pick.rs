@@ -1,7 +1,7 @@
 //! Which candidate is taken, by policy.
 //!
 //! Of those whose price ties, the one that holds most of the prompt is taken: what it saves is surer than the last
-//! percent of an estimate, and sessions stay where they are; then the one that has the adapter on its card. Other ties are broken at random: a fixed order would send
+//! percent of an estimate, and sessions stay where they are; then the one that has the adapter on its card and the model in memory. Other ties are broken at random: a fixed order would send
 //! everything to the first of several equal workers, and proxies that share a fleet would all agree on it.
 //!
 //! A price is a belief, and only a worker that is used can correct it. So least time gives the benefit of the doubt: a
@@ -117,9 +117,9 @@ fn keep_cheapest(candidates: &mut Vec<Candidate>) {
     candidates.retain(|candidate| candidate.cached >= most);
     let least = candidates
         .iter()
-        .map(|candidate| candidate.terms.lora)
+        .map(|candidate| candidate.terms.load())
         .fold(Seconds(f64::INFINITY), Seconds::min);
-    candidates.retain(|candidate| candidate.terms.lora <= least);
+    candidates.retain(|candidate| candidate.terms.load() <= least);
 }
 
 fn keep_most_owed(candidates: &mut Vec<Candidate>) {

@@ -7,6 +7,7 @@
 //! that is forgotten leaves its row to the next new one. What a request of the forgotten name then still teaches goes to
 //! its successor: one answer's length, a week after the name was last seen.
 
+mod ahead;
 mod considering;
 mod eligible;
 mod holds;
@@ -14,6 +15,7 @@ mod in_time;
 mod models;
 mod refusals;
 mod reserve;
+mod swapping;
 mod testing;
 
 use std::collections::BTreeMap;
@@ -176,11 +178,10 @@ impl Roster {
             return Err(self.refusal(ask, row, tried));
         };
         self.mark_picked(worker);
-        let toll = self.workers[worker.index()].loras.toll(row);
         let order = Order {
             number: self.booked,
             model: row,
-            size: size.cached(cached).paying(toll),
+            size: self.workers[worker.index()].sized(size.cached(cached), row),
             class: ask.claim.class,
             max_tokens: ask.max_tokens,
             streamed: ask.streamed,

@@ -7,6 +7,7 @@ use super::eject::Ejections;
 use super::health::State;
 use super::line_fit::Line;
 use super::lora::LoraView;
+use super::residents::ResidentsView;
 use super::room;
 use super::roster::Roster;
 use super::told_load::Said;
@@ -58,6 +59,8 @@ pub struct WorkerView {
     pub said: Option<Said>,
     /// Its LoRA adapters, if it has any.
     pub lora: Option<LoraView>,
+    /// The models in its memory, where not all of them may be.
+    pub residents: Option<ResidentsView>,
     /// The smoothed round trip.
     pub round_trip: Seconds,
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
@@ -126,6 +129,7 @@ impl WorkerView {
             },
             said: worker.said(now),
             lora: worker.loras.view(),
+            residents: worker.residents.view(),
             round_trip: worker.net(),
             rate: roster.rate(worker),
             weight: roster.weight(worker, now),

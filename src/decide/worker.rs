@@ -18,11 +18,13 @@ use super::backlog::{Backlog, Pending};
 use super::booking::{Booking, FirstByte, Order, Record};
 use super::calibration::Calibration;
 use super::condition::Condition;
+use super::cost::Size;
 use super::decode_meter::DecodeMeter;
 use super::eject::EjectCause;
 use super::lora::Loras;
 use super::machine::{Machine, Mark, Span};
 use super::memory::Memory;
+use super::residents::Residents;
 use super::reuse::Belief;
 use super::speed::Speeds;
 use super::told_load::ToldLoad;
@@ -49,6 +51,8 @@ pub(super) struct Worker {
     settled: Option<(Speeds, Seconds)>,
     /// Its adapters.
     pub(super) loras: Loras,
+    /// The models in its memory.
+    pub(super) residents: Residents,
     condition: Condition,
     speeds: Speeds,
     round_trip: Option<Seconds>,
@@ -89,6 +93,7 @@ impl Worker {
             load: ToldLoad::default(),
             settled: None,
             loras: Loras::new(spec.lora_slots),
+            residents: Residents::new(spec.resident),
             spec,
         }
     }
@@ -164,6 +169,11 @@ impl Worker {
         &self.backlog
     }
 
+    /// A request of the model in this row, with what its adapter and its model cost here.
+    pub(super) fn sized(&self, size: Size, row: usize) -> Size {
+        size.paying(self.loras.toll(row), self.residents.swap(row))
+    }
+
     /// A connection was opened, which took this long.
     pub(super) fn connected(&mut self, round_trip: Seconds) {
         let sample = round_trip.max(Seconds::ZERO);
@@ -184,6 +194,7 @@ impl Worker {
             size: order.size,
             belief: Belief::default(),
             lora: self.loras.lend(order.model, order.size.toll),
+            stay: self.residents.lend(order.model),
             class: order.class,
             max_tokens: order.max_tokens,
             streamed: order.streamed,
@@ -199,7 +210,7 @@ impl Worker {
             work: order.size.work,
             reading: order.size.reading(),
             timed: order.timed(),
-            load: order.size.toll.load,
+            load: order.size.load(),
             sent: now,
         });
         if order.size.work == Work::Generate {
@@ -248,7 +259,7 @@ impl Worker {
             taught: booking.decodes() && booking.tells_of_speed(line, prefill),
         };
         booking.first_byte = Some(first_byte);
-        self.learn_load(booking, first_byte, machine);
+        self.learn_loads(booking, first_byte, machine, now);
         if first_byte.taught {
             self.learn_prefill(Work::Generate, booking.size.reading(), first_byte, machine);
         }
@@ -308,6 +319,7 @@ impl Worker {
             self.first_byte(&mut booking, machine, now);
             let (prompt, cached) = (believable(prompt_tokens), believable(cached_tokens));
             let reading = booking.size.reported(prompt, cached).reading();
+            self.learn_swap(&booking, reading, believable(output_tokens), machine);
             if booking.may_teach(cached.is_some()) {
                 self.learn(&booking, reading, believable(output_tokens), machine);
             }
@@ -343,6 +355,9 @@ impl Worker {
         if let Some(borrowed) = &booking.lora {
             self.loras.give_back(borrowed);
         }
+        if let Some(stay) = &booking.stay {
+            self.residents.give_back(stay);
+        }
         let was_head = self.backlog.is_head(booking.number);
         let had_no_byte = self.backlog.remove(booking.number).is_some();
         if was_head && !matches!(outcome, Outcome::Unsent | Outcome::Refused) {
@@ -357,7 +372,6 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cost::Size;
     use super::super::line_fit::Sample;
     use super::*;
 

@@ -9,11 +9,12 @@ mod inquirer;
 
 use std::sync::Arc;
 
-use super::catalogue::{self, Catalogue, Offer};
+use super::catalogue::{self, Alias, Catalogue, Offer};
+use super::dialect::load;
 use super::{Core, Fleet, trial};
 use crate::clock;
 use crate::config::plan::{Engine, LoraPlan, Models, TestPlan, WorkerPlan};
-use crate::decide::{Names, State, Told, Zones};
+use crate::decide::{EngineName, Names, State, Told, Zones};
 use crate::units::{ModelName, WorkerId};
 use adapters::Listing;
 pub(super) use inquirer::{Inquirer, Silence, headers};
@@ -72,6 +73,18 @@ impl Profile {
             (true, false) => Names::Owed,
             (true, true) => Names::Remembered,
         }
+    }
+
+    /// What its engine calls its models, where it tells which are in its memory.
+    fn called(&self, aliases: &[Alias]) -> Vec<EngineName> {
+        let engine = self.engine.unwrap_or(Engine::Generic);
+        let bases = aliases.iter().filter(|alias| alias.adapter.is_none());
+        bases
+            .map(|alias| EngineName {
+                client: alias.client.clone(),
+                engine: load::called(engine, &alias.worker),
+            })
+            .collect()
     }
 
     /// Why it is not known what it is, in words; `None` when it is.
@@ -237,6 +250,7 @@ impl Fleet {
             state.names(WorkerId(id), profile.names(inherited));
             state.serves(WorkerId(id), &clients);
             state.adapts(WorkerId(id), &adapters::of(&aliases));
+            state.calls(WorkerId(id), &profile.called(&aliases));
             aliases
         };
         let workers = (0..).zip(profiles.iter()).map(serve).collect();

@@ -24,7 +24,9 @@ fn line_rules(plan: &Plan) -> LineRules {
         bytes: plan.queue.bytes.0,
         age_up: plan.queue.age_up,
         newest_first: newest_first(&plan.queue),
+        swap_after: plan.queue.swap_after,
         holds: plan.queue.wait_no_worker > Seconds::ZERO && plan.routing.all_down == AllDown::Queue,
+        ..LineRules::default()
     }
 }
 
@@ -66,5 +68,6 @@ pub(super) fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
         optional: worker.optional,
         price: place::price(plan, worker),
         lora_slots: worker.lora.slots,
+        resident: worker.resident,
     }
 }

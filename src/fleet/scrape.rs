@@ -252,11 +252,13 @@ impl Fleet {
     }
 
     /// Only these models of a worker are in its memory.
-    fn resident(&self, worker: WorkerId, models: Vec<ModelName>) {
-        let mut core = self.core.lock();
-        if let Some(profile) = core.profiles.get_mut(worker.index()) {
-            profile.resident = Some(models);
-        }
+    fn resident(self: &Arc<Self>, worker: WorkerId, models: Vec<ModelName>) {
+        self.change(|core, _now| {
+            core.state.hear_resident(worker, &models);
+            if let Some(profile) = core.profiles.get_mut(worker.index()) {
+                profile.resident = Some(models);
+            }
+        });
     }
 
     /// Which models of a worker are in its memory, where it says so.

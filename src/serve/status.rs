@@ -1,11 +1,11 @@
 //! The fleet as the admin room shows it: what is configured beside what was learned.
 
 use super::line;
-use crate::admin::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
+use crate::admin::{Decode, FleetView, Lora, Memory, Prefill, ToldRow, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
 use crate::config::plan::{Origin, Protocol, WorkerPlan};
-use crate::decide::{Learned, LoraView, Said, WorkerView};
+use crate::decide::{Learned, LoraView, ResidentsView, Said, WorkerView};
 use crate::line::App;
 use crate::units::{ModelName, Seconds};
 
@@ -78,6 +78,7 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         decoding: view.decoding,
         told: view.said.map(told),
         resident: None,
+        memory: view.residents.as_ref().map(memory),
         prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),
         decode: line(view.decode).map(|(step_s, stream_s)| Decode { step_s, stream_s }),
         rtt: Some(view.round_trip).filter(|rtt| *rtt > Seconds::ZERO),
@@ -112,6 +113,18 @@ fn lora(view: &LoraView) -> Lora {
         waiting: named(&view.waiting),
         refused: named(&view.refused),
         load_s: (view.loads > 0).then_some(view.load.0),
+    }
+}
+
+fn memory(view: &ResidentsView) -> Memory {
+    let swaps = view.swaps.iter();
+    Memory {
+        most: view.most,
+        loaded: names(view.loaded.clone()),
+        awaited: view.awaited.as_ref().map(ModelName::to_string),
+        swap_s: swaps
+            .map(|(name, took)| (name.to_string(), took.0))
+            .collect(),
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod ahead;
 mod calibration;
 mod classes;
 mod closed_loop;
@@ -28,6 +29,7 @@ mod retries;
 mod reuse;
 mod room;
 mod shares;
+mod swap;
 mod tiers;
 mod told_load;
 mod weights;

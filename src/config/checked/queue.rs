@@ -16,6 +16,7 @@ pub fn queue(section: &Section<'_>) -> Option<QueuePlan> {
     let wait_no_worker = section.duration("wait_no_worker");
     let age_up = section.duration("age_up");
     let heartbeat = section.timer("heartbeat");
+    let swap_after = section.duration("swap_after");
     let names = names?;
     let wait = section
         .value("wait")
@@ -43,6 +44,7 @@ pub fn queue(section: &Section<'_>) -> Option<QueuePlan> {
         wait_no_worker: wait_no_worker?,
         age_up: age_up?,
         heartbeat: heartbeat?,
+        swap_after: swap_after?,
     })
 }
 

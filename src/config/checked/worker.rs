@@ -38,6 +38,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
     let engine: Option<Engine> = given("engine").and_then(|value| value.choice());
     let models = given("models").map_or(Some(Models::Reported), |value| models::models(&value));
     let lora = lora::lora(&section.section("lora"), engine, models.as_ref());
+    let resident = given("resident").and_then(|value| value.count());
     let max_inflight = given("max_inflight").and_then(|value| value.count());
     let max_prompt_tokens = given("max_prompt_tokens").and_then(|value| value.count());
     let speed = given("speed").and_then(|value| value.number());
@@ -62,6 +63,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
         engine,
         models: models?,
         lora: lora?,
+        resident,
         max_inflight,
         max_prompt_tokens,
         speed,

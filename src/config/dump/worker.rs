@@ -15,6 +15,7 @@ pub(super) fn show_worker(worker: &WorkerPlan) -> String {
         engine,
         models,
         lora,
+        resident,
         max_inflight,
         max_prompt_tokens,
         speed,
@@ -40,6 +41,7 @@ pub(super) fn show_worker(worker: &WorkerPlan) -> String {
         ("engine", or_null(engine.map(|engine| text(engine.word())))),
         ("models", show_models(models)),
         ("lora", show_lora(lora)),
+        ("resident", or_null(resident.map(|most| most.to_string()))),
         (
             "max_inflight",
             or_null(max_inflight.map(|most| most.to_string())),

@@ -19,6 +19,8 @@ pub struct QueuePlan {
     pub age_up: Seconds,
     /// How often a client that waits for a stream is told so; never when absent.
     pub heartbeat: Option<Seconds>,
+    /// A model waits so long for another to leave a worker's memory.
+    pub swap_after: Seconds,
 }
 
 /// A class of requests.

@@ -27,6 +27,8 @@ pub struct WorkerPlan {
     pub models: Models,
     /// Its LoRA adapters.
     pub lora: LoraPlan,
+    /// How many of its models are in its memory at a time, at least 1; `None` is not known.
+    pub resident: Option<u32>,
     /// The most requests it is given at a time, at least 1; `None` is as many as its engine reports slots.
     pub max_inflight: Option<u32>,
     /// The longest prompt that it is given, in tokens, at least 1; `None` is as long as its engine takes.

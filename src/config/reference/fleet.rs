@@ -333,6 +333,19 @@ pub(super) const FLEET: &[Row] = &[
         see: &["worker.lora.load"],
     },
     Row {
+        key: "worker.resident",
+        kind: Kind::Count {
+            least: 1,
+            most: 1_024,
+        },
+        unset: Unset::Means(
+            "no bound is known; where the engine tells what is in its memory, a model that is not costs what its load takes",
+        ),
+        purpose: "How many of the worker's models are in its memory at a time, where it loads another for whoever asks for it: Ollama's OLLAMA_MAX_LOADED_MODELS, llama.cpp's --models-max in router mode; neither tells it. A request for one more waits until one that is there has nothing to do, and requests for one model are kept together: see queue.swap_after. What a swap takes is learned.",
+        example: "resident = 1",
+        see: &["queue.swap_after", "worker.models"],
+    },
+    Row {
         key: "worker.max_inflight",
         kind: Kind::Count {
             least: 1,

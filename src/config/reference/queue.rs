@@ -94,6 +94,17 @@ pub(super) const QUEUE: &[Row] = &[
         see: &["queue.wait"],
     },
     Row {
+        key: "queue.swap_after",
+        kind: Kind::Duration {
+            least: Seconds::ZERO,
+            most: Seconds(DAY),
+        },
+        unset: Unset::Is("\"10s\""),
+        purpose: "How long requests for one model wait while those for another, which is in the worker's memory, keep coming; then the worker takes no more of the latter, ends those it has, and swaps. It counts anew from when a model came in, so each has so much time there at least. About as long as a swap takes is right: then no more than half of the time goes to swaps. It has an effect on workers with resident, and should be shorter than wait.",
+        example: "swap_after = \"30s\"",
+        see: &["worker.resident", "queue.wait"],
+    },
+    Row {
         key: "queue.reserve",
         kind: SHARES,
         unset: Unset::Means("nothing is kept free"),

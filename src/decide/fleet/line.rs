@@ -1,7 +1,7 @@
 //! Standing in line: who waits for a slot, what it lacks, and who is next.
 
 use super::super::ask::{Ask, NoChoice};
-use super::super::queue::{LineFull, LineView, Ticket, Turn, Waiter, WaiterView};
+use super::super::queue::{LineFull, LineView, Ticket, Waiter, WaiterView};
 use super::super::roster::Outlook;
 use super::super::worker::Worker;
 use super::{FleetState, Grant};
@@ -28,12 +28,14 @@ impl FleetState {
             tried,
             barred,
             since: now,
+            passed: 0,
         })
     }
 
     /// Stops waiting; nothing happens when the ticket was granted or given up before.
     pub fn leave_line(&mut self, ticket: Ticket, now: Seconds) {
         self.line.leave(ticket, now);
+        self.heed_line(now);
     }
 
     /// How many wait.
@@ -117,37 +119,63 @@ impl FleetState {
     /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet.
     pub fn grants(&mut self, now: Seconds, rng: &mut Rng) -> Vec<Grant> {
         let mut grants = Vec::new();
+        loop {
+            self.heed_line(now);
+            let before = grants.len();
+            self.grant_heads(&mut grants, now, rng);
+            // Where workers swap, those who left may have been what kept another model out.
+            if grants.len() == before || !self.roster.swaps() {
+                return grants;
+            }
+        }
+    }
+
+    fn grant_heads(&mut self, grants: &mut Vec<Grant>, now: Seconds, rng: &mut Rng) {
         let mut heads = self.line.heads(now);
         while let Some(turn) = heads.pop_first() {
-            let Turn { ticket, .. } = turn;
+            if self.waits_on(turn.ticket) {
+                continue;
+            }
             // Who was served meanwhile has had more, also where it stands in another lane.
-            if let Some(now_due) = self.line.turn_beside(ticket, now)
+            if let Some(now_due) = self.line.turn_beside(turn.ticket, now)
                 && now_due != turn
             {
                 heads.insert(now_due);
                 continue;
             }
+            let ticket = self.first_for_the_place(turn.ticket, now);
             let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
                 continue;
             };
             let result = self.roster.choose(ask, tried, now, rng);
-            match &result {
-                Err(NoChoice::Busy | NoChoice::Away) => continue,
-                Err(lack) if tried.is_empty() && self.may_wait(ask, lack) => continue,
-                Err(_) => {}
-                Ok(choice) => {
-                    let (claim, busy) = (ask.claim, choice.terms.busy());
-                    self.line.charge(claim, busy, now);
-                    self.line.served(turn, now);
-                }
+            if let Ok(choice) = &result {
+                let (claim, busy) = (ask.claim, choice.terms.busy());
+                self.line.charge(claim, busy, now);
+                self.line.served(turn, now);
             }
             heads.extend(self.line.leave(ticket, now));
+            if ticket != turn.ticket {
+                heads.extend(self.line.turn_beside(turn.ticket, now));
+            }
             grants.push(Grant {
                 ticket,
                 result,
                 considered: self.roster.shortlist(),
             });
         }
-        grants
+    }
+
+    /// Whether there is no place for this request yet, and it has something to wait for. Cheaper than to choose in vain.
+    fn waits_on(&self, ticket: Ticket) -> bool {
+        let Some(Waiter { ask, tried, .. }) = self.line.get(ticket) else {
+            return true;
+        };
+        if self.roster.fits(ask, tried) {
+            return false;
+        }
+        match self.roster.lacks(ask, tried) {
+            NoChoice::Busy | NoChoice::Away => true,
+            lack => tried.is_empty() && self.may_wait(ask, &lack),
+        }
     }
 }

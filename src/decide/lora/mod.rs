@@ -41,14 +41,16 @@
 //! prior of half a second is a guess between an H100's 0.3 s and a T4's 1 s.
 
 mod adapter;
-mod load_time;
 mod vocabulary;
 
 pub use vocabulary::{AdapterName, LoraNews, LoraTold, LoraView};
 
+use super::load_time::LoadTime;
 use crate::units::{ModelName, Seconds};
 use adapter::Adapter;
-use load_time::LoadTime;
+
+/// What a load is believed to take before one was seen.
+const PRIOR: Seconds = Seconds(0.5);
 
 /// What a request waits for because of its adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -91,7 +93,7 @@ impl Loras {
             rows: Vec::new(),
             typed_slots: slots,
             told_slots: None,
-            load: LoadTime::unknown(),
+            load: LoadTime::guessed(PRIOR),
             uses: 0,
         }
     }
@@ -335,7 +337,6 @@ impl Loras {
 
 #[cfg(test)]
 mod tests {
-    use super::load_time::PRIOR;
     use super::*;
 
     fn name(name: &str) -> ModelName {

@@ -142,6 +142,13 @@ impl Members {
     pub(super) fn tenants(&self) -> impl Iterator<Item = (u32, &Own)> {
         self.tenants.iter().map(|(tenant, own)| (*tenant, own))
     }
+
+    /// Who of a tenant comes behind this one, in order, each with its deadline.
+    pub(super) fn behind(&self, tenant: u32, from: Due) -> impl Iterator<Item = Due> {
+        let own = self.tenants.get(&tenant).into_iter();
+        let after = (Bound::Excluded(from), Bound::Unbounded);
+        own.flat_map(move |own| own.due.range(after).copied())
+    }
 }
 
 /// When its client leaves, in whole microseconds of our time; last of all when it does not say.

@@ -26,9 +26,12 @@
 //! place in [`LIFTED_OF`] goes to the old class before all, to whoever is next there, and the others by class as ever.
 //! Else a flood of a low class, all of it old, would hold up the classes above for as long as it lasts.
 //!
+//! One of those right behind it may be served before it when the place suits that one better (`fleet/ahead.rs`).
+//!
 //! The line is bounded in entries and in the bytes of the bodies that wait in it. Tickets are numbers given in order of
 //! arrival; leaving twice does nothing.
 
+mod ahead;
 mod drain;
 mod fairness;
 mod lane;
@@ -68,6 +71,12 @@ pub struct LineRules {
     pub holds: bool,
     /// By class: how long the eldest of a tenant's has waited when the newest go first; never where absent.
     pub newest_first: [Option<Seconds>; MOST_CLASSES],
+    /// A model waits so long for another to leave a worker's memory.
+    pub swap_after: Seconds,
+    /// So many behind a head of the line are looked at, for one whom a place suits better …
+    pub ahead: usize,
+    /// … and so often a request may be passed by such a one.
+    pub passes: u32,
 }
 
 impl Default for LineRules {
@@ -78,6 +87,9 @@ impl Default for LineRules {
             age_up: Seconds(60.0),
             holds: false,
             newest_first: [None; MOST_CLASSES],
+            swap_after: Seconds(10.0),
+            ahead: 16,
+            passes: 8,
         }
     }
 }
@@ -93,6 +105,8 @@ pub(super) struct Waiter {
     pub barred: Vec<WorkerId>,
     /// Since when.
     pub since: Seconds,
+    /// How often somebody behind it was served first.
+    pub passed: u32,
 }
 
 impl Waiter {

@@ -27,6 +27,7 @@ fn waiter(ask: Ask, tried: &[WorkerId], since: f64) -> Waiter {
         tried: tried.to_vec(),
         barred: Vec::new(),
         since: Seconds(since),
+        passed: 0,
     }
 }
 

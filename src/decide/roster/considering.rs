@@ -71,7 +71,7 @@ impl Roster {
             if one.fate != Fate::Excluded(Exclusion::NotSampled) {
                 let worker = &self.workers[one.worker.index()];
                 let cached = self.reuse.cached(one.worker);
-                let size = size.cached(cached).paying(worker.loras.toll(row));
+                let size = worker.sized(size.cached(cached), row);
                 one.terms = cost::price(worker, self.machine(worker), size, loss, now);
                 one.cached = size.cached;
             }

@@ -174,7 +174,8 @@ impl Fit<'_> {
                     Some(Exclusion::Tier)
                 } else {
                     let full = (!worker.has_room()).then_some(Exclusion::Full);
-                    full.or(self.kept.then_some(Exclusion::Reserved))
+                    let kept = self.kept.then_some(Exclusion::Reserved);
+                    worker.residents.bars(self.row).or(full).or(kept)
                 }
             }
             _ => Some(match rank.standing {
@@ -187,10 +188,7 @@ impl Fit<'_> {
 
     /// Whether the request may have this worker, now or when a place there is free.
     pub(super) fn may_wait(&self, worker: &Worker) -> bool {
-        matches!(
-            self.excludes(worker),
-            None | Some(Exclusion::Full | Exclusion::Reserved)
-        )
+        self.excludes(worker).is_none_or(Exclusion::passes)
     }
 
     /// The room that the request needs.

@@ -114,7 +114,7 @@ impl Roster {
         for one in &self.considered {
             let outlook = match one.fate {
                 Fate::Candidate => self.outlook_at(one.worker, one.terms, span)?,
-                Fate::Excluded(Exclusion::Full | Exclusion::Reserved) => {
+                Fate::Excluded(exclusion) if exclusion.passes() => {
                     // Those before it there may be done when it gets its place.
                     let wait = Seconds::ZERO;
                     self.outlook_at(one.worker, Terms { wait, ..one.terms }, span)?

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use super::super::calibration::Asked;
 use super::super::density::Density;
 use super::super::lora::AdapterName;
+use super::super::residents::EngineName;
 use super::super::traffic::Outputs;
 use super::Roster;
 use crate::units::{ModelName, WorkerId};
@@ -98,6 +99,18 @@ impl Roster {
             .collect();
         if let Some(worker) = self.worker_mut(worker) {
             worker.loras.are(&listed);
+        }
+    }
+
+    /// What a worker's engine calls its models; to be told after what it serves.
+    pub(in super::super) fn calls(&mut self, worker: WorkerId, names: &[EngineName]) {
+        let row = |name: &EngineName| {
+            let row = self.rows.get(&Some(name.client.clone())).copied();
+            Some((row?, name.engine.clone()))
+        };
+        let listed: Vec<_> = names.iter().filter_map(row).collect();
+        if let Some(worker) = self.worker_mut(worker) {
+            worker.residents.are(&listed);
         }
     }
 

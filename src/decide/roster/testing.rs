@@ -70,8 +70,8 @@ impl Roster {
         let trial = |row: usize, long| {
             let model = &self.models[row];
             let fits = calibration.allows(row, now) && model.workers.binary_search(&id).is_ok();
-            // A test must not push a client's adapter off the card.
-            let is_there = !worker.loras.toll(row).clouds;
+            // A test must not push a client's adapter off the card, or its model out of memory.
+            let is_there = !worker.loras.toll(row).clouds && !worker.residents.swap(row).clouds;
             let asked = model.asked.as_ref().filter(|_| fits && is_there)?;
             let trial = tests.like(asked, long, now)?;
             let has_room = trial.size.prompt <= room::longest(worker, trial.size.output);

@@ -42,6 +42,7 @@ impl Worker {
         self.meter = DecodeMeter::default();
         self.memory = Memory::default();
         self.loras.lost();
+        self.residents.lost();
         self.load = ToldLoad::default();
         self.settled = None;
     }

@@ -59,6 +59,7 @@ impl Worker {
         let (streams, sharing) = (self.meter.streams(), self.meter.sharing());
         self.memory.check(sharing)?;
         self.loras.check(held)?;
+        self.residents.check(held)?;
         // Slots that an engine tells may become fewer than the requests that run.
         let within = (held <= cap || self.told.slots.is_some())
             && queued + streams <= held

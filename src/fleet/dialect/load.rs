@@ -7,6 +7,7 @@
 //! | | else `/v1/loads` | `num_running_reqs` | `num_waiting_reqs` | `token_usage` |
 //! | llamacpp | `/metrics` (`--metrics`) | `llamacpp:requests_processing` | `llamacpp:requests_deferred` | `llamacpp:kv_cache_usage_ratio`, no longer told |
 //! | | else `/slots` | `is_processing` of each | | |
+//! | | as a router `/models`: whose `status` is `loaded` or `loading` | | | |
 //! | tgi | `/metrics` | `tgi_batch_current_size` | `tgi_queue_size` | |
 //! | tei | `/metrics` | | `te_queue_size` | |
 //! | triton | at `metrics_url` only: another port | | `nv_inference_pending_request_count` | |
@@ -23,7 +24,7 @@
 //! nothing and resets no timer.
 //!
 //! Sources: vLLM "Production Metrics"; SGLang "Production Metrics" and `entrypoints/v1_loads.py`; llama.cpp
-//! `tools/server` README; TGI's page "Metrics"; TEI `core/src/queue.rs`; Triton `user_guide/metrics.md`; Ollama
+//! `tools/server` README, "Using multiple models" among it; TGI's page "Metrics"; TEI `core/src/queue.rs`; Triton `user_guide/metrics.md`; Ollama
 //! `docs/api.md`, "List Running Models". `/get_server_info` of SGLang is said to tell a load, too; its fields could not be
 //! verified, so it is not asked for one.
 
@@ -42,6 +43,8 @@ const LOADS: &str = "/v1/loads";
 const SLOTS: &str = "/slots";
 /// Which models Ollama has in its memory.
 const RESIDENT: &str = "/api/ps";
+/// All that a llama.cpp server knows which starts others, one for each model, with the state of each.
+const ROUTED: &str = "/models";
 
 /// Requests that run, by engine.
 const RUNNING: [&str; 4] = [
@@ -84,9 +87,19 @@ pub const fn questions(engine: Engine) -> &'static [&'static str] {
     match engine {
         Engine::Vllm | Engine::Tgi | Engine::Tei => &[METRICS],
         Engine::Sglang => &[METRICS, LOADS],
-        Engine::Llamacpp => &[METRICS, SLOTS],
+        Engine::Llamacpp => &[METRICS, SLOTS, ROUTED],
         Engine::Ollama => &[RESIDENT],
         Engine::Forebay | Engine::Triton | Engine::Openai | Engine::Generic => &[],
+    }
+}
+
+/// What an engine calls a model when it tells what is in its memory: Ollama never leaves the tag out.
+#[must_use]
+pub fn called(engine: Engine, model: &ModelName) -> ModelName {
+    let last = model.as_str().rsplit('/').next().unwrap_or_default();
+    match engine {
+        Engine::Ollama if !last.contains(':') => ModelName::new(&format!("{model}:latest")),
+        _ => model.clone(),
     }
 }
 
@@ -103,6 +116,7 @@ pub fn answer(path: &str, body: &[u8]) -> Option<Answer> {
         LOADS => read(body).map(sglang),
         SLOTS => read(body).map(|slots: Vec<Slot>| llamacpp(&slots)),
         RESIDENT => return read(body).map(resident),
+        ROUTED => return read(body).and_then(routed),
         _ => Some(metrics(&String::from_utf8_lossy(body))),
     };
     load.filter(Load::is_told).map(Answer::Load)
@@ -183,6 +197,38 @@ fn resident(Resident { models }: Resident) -> Answer {
     Answer::Resident(names.take(super::report::MOST_MODELS).collect())
 }
 
+#[derive(Deserialize)]
+struct Routed {
+    data: Vec<Child>,
+}
+
+#[derive(Deserialize)]
+struct Child {
+    id: String,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    value: String,
+}
+
+/// A server with one model of its own lists that without a state, and tells nothing.
+fn routed(Routed { data }: Routed) -> Option<Answer> {
+    if data.iter().all(|child| child.status.is_none()) {
+        return None;
+    }
+    let is_there = |status: &Status| matches!(status.value.as_str(), "loaded" | "loading");
+    let there = data
+        .iter()
+        .filter(|child| child.status.as_ref().is_some_and(is_there));
+    let names = there.filter_map(|child| ModelName::sound(&child.id));
+    Some(Answer::Resident(
+        names.take(super::report::MOST_MODELS).collect(),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,5 +297,27 @@ mod tests {
         let models = r#"{"models":[{"name":"mistral:latest","expires_at":"2024-06-04T14:38:31Z"},{"name":""}]}"#;
         let resident = Answer::Resident(vec![ModelName::new("mistral:latest")]);
         assert_eq!(answer(RESIDENT, models.as_bytes()), Some(resident));
+    }
+
+    #[test]
+    fn a_router_tells_which_of_its_models_it_has_loaded() {
+        let models = r#"{"data":[{"id":"a","status":{"value":"loaded","args":["llama-server"]}},
+            {"id":"b","status":{"value":"unloaded"}},{"id":"c","status":{"value":"loading"}},{"id":"d"}]}"#;
+        let there = Answer::Resident(["a", "c"].map(ModelName::new).into());
+        assert_eq!(answer(ROUTED, models.as_bytes()), Some(there));
+        let single = r#"{"object":"list","data":[{"id":"a"}]}"#;
+        assert_eq!(answer(ROUTED, single.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_tag_that_was_left_out_is_the_latest_for_ollama() {
+        let called = |engine, name: &str| called(engine, &ModelName::new(name)).to_string();
+        assert_eq!(called(Engine::Ollama, "qwen3"), "qwen3:latest");
+        assert_eq!(
+            called(Engine::Ollama, "h:1/me/qwen3"),
+            "h:1/me/qwen3:latest"
+        );
+        assert_eq!(called(Engine::Ollama, "qwen3:8b"), "qwen3:8b");
+        assert_eq!(called(Engine::Llamacpp, "qwen3"), "qwen3");
     }
 }

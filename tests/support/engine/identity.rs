@@ -29,6 +29,7 @@ pub fn is_asked(target: &str) -> bool {
                 | "/v1/loads"
                 | "/api/ps"
                 | "/v1/models"
+                | "/models"
         )
 }
 
@@ -75,7 +76,10 @@ pub async fn answer(shared: &Shared, request: &Seen) -> Answer {
 
 fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
     use Dialect::{Forebay, Generic, Llamacpp, Ollama, Sglang, Tei, Tgi, Triton, Vllm};
-    let models = shared.knobs.lock().models.clone();
+    let (models, swaps) = {
+        let knobs = shared.knobs.lock();
+        (knobs.models.clone(), knobs.memory.most > 0)
+    };
     let first = models.first().cloned().unwrap_or_default();
     let good = || Some(Answer::whole(200, "text/plain", ""));
     let json = |value: &Value| Some(Answer::json(200, value));
@@ -124,11 +128,13 @@ fn said(shared: &Shared, dialect: Dialect, target: &str) -> Option<Answer> {
                          "enable_lora": slots > 0, "max_loras_per_batch": slots}))
         }
         ("/v1/loads", Sglang) => json(&load::sglang(shared)),
-        ("/slots", Llamacpp) => json(&load::slots(shared)),
-        ("/api/ps", Ollama) => {
-            let loaded = json!({"name": first, "model": first, "expires_at": "2024-06-04T14:38:31.83753-07:00"});
-            json(&json!({"models": [loaded]}))
+        ("/api/ps", Ollama) => json(&load::resident(shared)),
+        ("/models", Llamacpp) if swaps => json(&load::routed(shared)),
+        ("/metrics" | "/slots", Llamacpp) if swaps => {
+            let error = json!({"code": 400, "message": "model name is missing from the request", "type": "invalid_request_error"});
+            Some(Answer::json(400, &json!({"error": error})))
         }
+        ("/slots", Llamacpp) => json(&load::slots(shared)),
         ("/metrics", Llamacpp) if !shared.knobs.lock().has_metrics => {
             let error = json!({"code": 501, "message": "This server does not support metrics endpoint.", "type": "not_supported_error"});
             Some(Answer::json(501, &json!({"error": error})))

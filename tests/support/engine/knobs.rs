@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use super::lora::Loras;
+pub use super::memory::Memory;
 
 /// How a worker behaves. Durations are real time; a fresh set answers at once and never fails.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Knobs {
     pub models: Vec<String>,
     /// Its LoRA adapters.
     pub lora: Loras,
+    /// Which of its models are in memory.
+    pub memory: Memory,
     /// Prefill: seconds per prompt token that is not cached. One prefill at a time, first come first served.
     pub prefill: f64,
     /// Decode: seconds per output token when alone …
@@ -72,6 +75,7 @@ impl Default for Knobs {
             key: None,
             models: vec!["m".to_owned()],
             lora: Loras::default(),
+            memory: Memory::default(),
             prefill: 0.0,
             decode: 0.0,
             decode_per_stream: 0.0,

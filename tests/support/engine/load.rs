@@ -88,6 +88,28 @@ pub fn slots(shared: &Shared) -> Value {
         .collect()
 }
 
+/// Ollama's `/api/ps`: all of its models, where it does not swap.
+pub fn resident(shared: &Shared) -> Value {
+    let knobs = shared.knobs.lock();
+    let there = match knobs.memory.most {
+        0 => &knobs.models,
+        _ => &knobs.memory.loaded,
+    };
+    let row = |name: &String| json!({"name": name, "model": name, "expires_at": "2024-06-04T14:38:31.83753-07:00"});
+    json!({"models": there.iter().map(row).collect::<Vec<_>>()})
+}
+
+/// `/models` of llama.cpp's router.
+pub fn routed(shared: &Shared) -> Value {
+    let knobs = shared.knobs.lock();
+    let state = |name: &String| match knobs.memory.loaded.contains(name) {
+        true => "loaded",
+        false => "unloaded",
+    };
+    let row = |name: &String| json!({"id": name, "object": "model", "in_cache": true, "status": {"value": state(name), "args": ["llama-server"]}});
+    json!({"data": knobs.models.iter().map(row).collect::<Vec<_>>(), "object": "list"})
+}
+
 /// SGLang's `/v1/loads`.
 pub fn sglang(shared: &Shared) -> Value {
     let Load {

@@ -13,6 +13,7 @@ pub mod knobs;
 mod kserve;
 mod load;
 mod lora;
+mod memory;
 mod openai;
 mod pace;
 pub mod record;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Body};
 use super::generation::{Dialect, Generation, Job, Usage};
 use super::pace::{Asked, tokens};
-use super::{Framing, Shared, lora};
+use super::{Framing, Shared, lora, memory};
 
 /// When all answers say they were made.
 const CREATED: u64 = 1_700_000_000;
@@ -43,6 +43,7 @@ pub async fn answer(shared: &Arc<Shared>, path: &str, body: &[u8]) -> Answer {
         let message = format!("The model `{model}` does not exist.");
         return Answer::error(404, "NotFoundError", &message);
     }
+    memory::ready(shared, &model).await;
     match path {
         "/v1/embeddings" => embeddings(shared, &model, &body).await,
         "/v1/chat/completions" | "/v1/completions" | "/v1/messages" => {

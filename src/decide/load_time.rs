@@ -1,9 +1,7 @@
-//! What it takes to bring an adapter onto a card, learned from loads that were seen.
+//! What it takes to bring an adapter onto a card, or a model into memory, learned from loads that were seen.
 
 use crate::units::Seconds;
 
-/// What a load is believed to take before one was seen.
-pub(super) const PRIOR: Seconds = Seconds(0.5);
 /// The least that a new sample counts in what is believed.
 const GAIN: f64 = 0.2;
 /// The most that a sample counts as, in times of what is believed …
@@ -19,10 +17,10 @@ pub(super) struct LoadTime {
 }
 
 impl LoadTime {
-    /// Nothing was seen yet.
-    pub(super) fn unknown() -> Self {
+    /// Nothing was seen yet, and this is the guess.
+    pub(super) const fn guessed(seconds: Seconds) -> Self {
         LoadTime {
-            seconds: PRIOR,
+            seconds,
             samples: 0,
         }
     }
