@@ -57,6 +57,8 @@ pub enum Exclusion {
     SameMachine,
     /// It holds as many requests as it may.
     Full,
+    /// More would only wait inside it, and so it would with everybody else.
+    Saturated,
     /// Its free places are kept for higher classes.
     Reserved,
     /// The fleet is so large that only a few were drawn to be compared.
@@ -192,6 +194,7 @@ impl Exclusion {
             Exclusion::Tier => "tier",
             Exclusion::SameMachine => "same_machine",
             Exclusion::Full => "full",
+            Exclusion::Saturated => "saturated",
             Exclusion::Reserved => "reserved",
             Exclusion::NotSampled => "not_sampled",
             Exclusion::Deadline => "deadline",

@@ -10,6 +10,7 @@ mod foreign;
 mod learning;
 mod life;
 mod measured;
+mod saturated;
 
 use classes::Classes;
 
@@ -24,6 +25,7 @@ use super::lora::Loras;
 use super::machine::{Machine, Mark, Span};
 use super::memory::Memory;
 use super::reuse::Belief;
+use super::saturation::{MOST_INFLIGHT, Saturation};
 use super::speed::Speeds;
 use super::told_load::ToldLoad;
 use super::traffic::believable;
@@ -56,6 +58,10 @@ pub(super) struct Worker {
     classes: Classes,
     backlog: Backlog,
     meter: DecodeMeter,
+    /// What it has shown of how much it takes,
+    saturation: Saturation,
+    /// and the most that it is given by that, as far as that is known.
+    shown: Option<u32>,
     /// The company on its machine when the decode sample under way began.
     sampled: Mark,
     calibration: Calibration,
@@ -75,6 +81,8 @@ impl Worker {
             classes: Classes::default(),
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
+            saturation: Saturation::default(),
+            shown: None,
             sampled: Mark::default(),
             calibration: Calibration::default(),
             record: Record::default(),
@@ -100,9 +108,9 @@ impl Worker {
         &self.spec
     }
 
-    /// The most requests it is given at a time.
+    /// The most requests it is given at a time, whatever it shows.
     pub(super) fn cap(&self) -> u32 {
-        self.told.slots.unwrap_or(self.spec.cap)
+        self.stated().unwrap_or(MOST_INFLIGHT)
     }
 
     /// Whether it may be given requests, and why not.
@@ -179,6 +187,8 @@ impl Worker {
             is_test: order.is_test,
             sent: now,
             wait: order.wait,
+            held: self.inflight + 1,
+            alone: self.backlog.len() == 0,
             sharing_seconds: self.meter.sharing_seconds(now),
             company: machine.mark(now),
             first_byte: None,
@@ -189,6 +199,7 @@ impl Worker {
             reading: order.size.reading(),
             timed: order.timed(),
             load: order.size.toll.load,
+            own: order.timed().map(|_| self.own(order.size)),
             sent: now,
         });
         if order.size.work == Work::Generate {
@@ -219,11 +230,13 @@ impl Worker {
             return;
         }
         self.condition.begun();
+        self.came(booking, now);
         let arrived = booking.sent + self.net();
         let turned = self.backlog.turned();
         let span = now - booking.sent;
         let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
         let prefill = (now - arrived.max(turned)).max(Seconds::ZERO);
+        self.disprove_waiting(prefill, booking.size, now);
         let prefill = self.without_foreign(prefill, booking.size, now);
         let line = self.speeds.prefill(Work::Generate);
         let first_byte = FirstByte {
@@ -246,6 +259,7 @@ impl Worker {
         if booking.decodes() || booking.work() == Work::Embed {
             self.backlog.turn(now);
         }
+        self.reckon();
     }
 
     /// Output tokens passed, after the first of their answers.
@@ -301,6 +315,10 @@ impl Worker {
             }
         }
         self.release(&booking, outcome, now);
+        if let Outcome::Busy { .. } = outcome {
+            self.saturation.refused(self.inflight);
+        }
+        self.reckon();
         machine.give_back(self.inflight, now);
         let weighed = self.condition.weigh(booking.sent, outcome, now);
         if weighed.outage_begins {

@@ -25,6 +25,7 @@ mod price;
 mod retries;
 mod reuse;
 mod room;
+mod saturation;
 mod shares;
 mod tiers;
 mod told_load;

@@ -23,6 +23,8 @@ pub(super) struct Fit<'a> {
     best: Option<Rank>,
     /// When all of these are on hold, the end of the hold that ends first.
     first: Option<Seconds>,
+    /// Whether more would only wait inside each of them.
+    saturated: bool,
     /// Whether all places that are left there are kept for higher classes.
     kept: bool,
 }
@@ -77,6 +79,7 @@ impl Roster {
             need,
             best,
             first,
+            saturated: asked().all(|worker| !worker.has_room() || worker.is_saturated()),
             kept: self.is_kept(ask, asked()),
         }
     }
@@ -173,8 +176,7 @@ impl Fit<'_> {
                 } else if rank.tier != best.tier {
                     Some(Exclusion::Tier)
                 } else {
-                    let full = (!worker.has_room()).then_some(Exclusion::Full);
-                    full.or(self.kept.then_some(Exclusion::Reserved))
+                    self.lacks_place(worker)
                 }
             }
             _ => Some(match rank.standing {
@@ -185,11 +187,22 @@ impl Fit<'_> {
         }
     }
 
+    /// What keeps it from a worker that it could go to.
+    fn lacks_place(&self, worker: &Worker) -> Option<Exclusion> {
+        if !worker.has_room() {
+            Some(Exclusion::Full)
+        } else if self.saturated {
+            Some(Exclusion::Saturated)
+        } else {
+            self.kept.then_some(Exclusion::Reserved)
+        }
+    }
+
     /// Whether the request may have this worker, now or when a place there is free.
     pub(super) fn may_wait(&self, worker: &Worker) -> bool {
         matches!(
             self.excludes(worker),
-            None | Some(Exclusion::Full | Exclusion::Reserved)
+            None | Some(Exclusion::Full | Exclusion::Saturated | Exclusion::Reserved)
         )
     }
 
