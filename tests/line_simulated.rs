@@ -124,8 +124,7 @@ fn measured(fleet: &Fleet, load: &[Request]) -> f64 {
     let engines: Vec<Engine> = fleet.members.iter().map(shaped).collect();
     let mut setup = Proxy::setup().probe("interval = \"2s\"");
     for (member, engine) in fleet.members.iter().zip(&engines) {
-        let lines = format!("max_inflight = {}\ntest = \"auto\"", member.max_inflight);
-        setup = setup.worker_with(&member.name, engine, &lines);
+        setup = setup.worker_with(&member.name, engine, "test = \"auto\"");
     }
     let proxy = setup.start();
     let calls = load.iter().zip(0..);

@@ -459,7 +459,7 @@ fn shaped() -> Engine {
     let member = Member {
         name: "shaped".into(),
         card,
-        max_inflight: 8,
+        max_inflight: Some(8),
         round_trip: Seconds::ZERO,
         tier: 0,
         price: 0.0,

@@ -338,7 +338,8 @@ mod tests {
             models: vec!["chat".into()],
             lora: None,
             inflight: 2,
-            max_inflight: 64,
+            max_inflight: Some(64),
+            max_inflight_from: Some("learned"),
             max_prompt_tokens: None,
             queue: 1,
             decoding: 1,
@@ -490,7 +491,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
         let expected = serde_json::json!({
             "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up", "tier": 0, "optional": false,
-            "since": "2026-11-30T02:43:19.500Z", "engine": "vllm", "models": ["chat"], "inflight": 2, "max_inflight": 64,
+            "since": "2026-11-30T02:43:19.500Z", "engine": "vllm", "models": ["chat"], "inflight": 2, "max_inflight": 64, "max_inflight_from": "learned",
             "queue": 1, "decoding": 1, "prefill": { "request_s": 0.01, "token_s": 0.0002 },
             "rtt_s": 0.001, "speed": 2.3, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "lost": 0, "refused": 0}, "failures": 0,
         });

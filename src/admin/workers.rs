@@ -88,8 +88,12 @@ pub struct WorkerRow {
     pub lora: Option<Lora>,
     /// Requests it holds.
     pub inflight: u32,
-    /// The most it is given.
-    pub max_inflight: u32,
+    /// The most it is given; absent as long as nobody says so and nothing has waited in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_inflight: Option<u32>,
+    /// Who says so: `configuration`, `engine`, or `learned` from what it has shown, which changes with what it is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_inflight_from: Option<&'static str>,
     /// Tokens of the longest prompt that it takes, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_prompt_tokens: Option<u64>,

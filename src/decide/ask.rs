@@ -32,8 +32,8 @@ pub struct WorkerSpec {
     pub name: Arc<str>,
     /// The models it serves, by the names that clients say.
     pub models: Vec<ModelName>,
-    /// The most requests it is given at a time.
-    pub cap: u32,
+    /// The most requests it is given at a time, where the operator says so; else what its engine tells or it has shown.
+    pub cap: Option<u32>,
     /// The typed prior of its speed relative to the others, above zero.
     pub speed: Option<f64>,
     /// Passed probes in a row until it is up again.
@@ -63,13 +63,13 @@ pub struct WorkerSpec {
 }
 
 impl WorkerSpec {
-    /// A worker of which no more is known: it serves no model by name, is up or down by one probe, and is not tested.
+    /// A worker that is given so many requests at a time and of which no more is known: it serves no model by name, is up or down by one probe, and is not tested.
     #[must_use]
     pub fn new(name: &str, cap: u32) -> Self {
         WorkerSpec {
             name: name.into(),
             models: Vec::new(),
-            cap,
+            cap: Some(cap),
             speed: None,
             rise: 1,
             fall: 1,

@@ -42,6 +42,8 @@ pub(super) struct Pending {
     pub timed: Option<f64>,
     /// Until its adapter is on the card.
     pub load: Seconds,
+    /// What it should take, where its first byte ends that.
+    pub own: Option<Seconds>,
     /// When it was sent.
     pub sent: Seconds,
 }
@@ -52,6 +54,7 @@ pub(super) struct Backlog {
     pending: VecDeque<Pending>,
     generate: Sum,
     embed: Sum,
+    timed: Timed,
     turned: Seconds,
 }
 
@@ -63,10 +66,19 @@ struct Sum {
     load: f64,
 }
 
+/// Requests whose first byte ends their prefill: how many, and what they should take, as it was believed when they were
+/// sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timed {
+    pub count: u32,
+    pub seconds: f64,
+}
+
 impl Backlog {
     /// A request was sent.
     pub(super) fn push(&mut self, request: Pending) {
         self.sum(request.work).add(&request);
+        self.timed.add(&request);
         self.pending.push_back(request);
     }
 
@@ -75,6 +87,7 @@ impl Backlog {
         let place = self.place(number)?;
         let request = self.pending.remove(place)?;
         self.sum(request.work).subtract(&request);
+        self.timed.subtract(&request);
         Some(request)
     }
 
@@ -108,6 +121,11 @@ impl Backlog {
     /// How many wait that will stream or generate tokens.
     pub(super) fn generating(&self) -> u32 {
         self.generate.count
+    }
+
+    /// Those whose first byte ends their prefill.
+    pub(super) fn timed(&self) -> Timed {
+        self.timed
     }
 
     /// The work ahead of a request that is sent now, while everything takes so many times as long.
@@ -161,6 +179,12 @@ impl Backlog {
                 ));
             }
         }
+        let own = |request: &Pending| request.own.map(|own| own.0);
+        let counted: Vec<f64> = self.pending.iter().filter_map(own).collect();
+        let off = (counted.iter().sum::<f64>() - self.timed.seconds).abs();
+        if counted.len() != self.timed.count as usize || off > 1e-6 * self.timed.seconds.max(1.0) {
+            return Err(format!("timed backlog: {counted:?}, kept {:?}", self.timed));
+        }
         Ok(())
     }
 
@@ -201,6 +225,27 @@ impl Sum {
     }
 }
 
+impl Timed {
+    fn add(&mut self, request: &Pending) {
+        if let Some(own) = request.own {
+            self.count += 1;
+            self.seconds += own.0;
+        }
+    }
+
+    /// As with the other sums, the last one out takes the rounding errors along.
+    fn subtract(&mut self, request: &Pending) {
+        if let Some(own) = request.own {
+            self.count -= 1;
+            self.seconds = if self.count == 0 {
+                0.0
+            } else {
+                self.seconds - own.0
+            };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +257,7 @@ mod tests {
             reading: 2_000.0,
             timed: Some(2_000.0),
             load: Seconds::ZERO,
+            own: Some(Seconds(0.010_5)),
             sent: Seconds(sent),
         }
     }
@@ -297,6 +343,9 @@ mod tests {
     fn a_wrong_sum_is_noticed() {
         let mut backlog = three();
         backlog.embed.reading += 1.0;
+        assert!(backlog.check().is_err());
+        let mut backlog = three();
+        backlog.timed.seconds += 1.0;
         assert!(backlog.check().is_err());
     }
 }

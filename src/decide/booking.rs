@@ -33,6 +33,10 @@ pub struct Booking {
     pub(super) is_test: bool,
     pub(super) sent: Seconds,
     pub(super) wait: Seconds,
+    /// Requests that its worker held then, itself included.
+    pub(super) held: u32,
+    /// Whether nobody waited there for a first byte.
+    pub(super) alone: bool,
     /// Request-seconds on its worker when it was sent.
     pub(super) sharing_seconds: f64,
     /// The company on its machine when it was sent.
@@ -88,6 +92,11 @@ impl Booking {
     /// Whether tokens of its answer are timed as they pass.
     pub(super) fn decodes(&self) -> bool {
         self.streamed && self.size.work == Work::Generate
+    }
+
+    /// Whether its first byte ends its prefill, and nothing but work delays that.
+    pub(super) fn ends_its_prefill(&self) -> bool {
+        (self.streamed || self.size.work == Work::Embed) && self.size.toll.turns <= 0.0
     }
 
     /// Whether a prefill that took so long tells how fast the worker is, by what it was believed to be. Where the time is

@@ -13,6 +13,7 @@ use super::ask::{Outcome, WorkerSpec};
 use super::eject::{Breaker, EjectCause};
 use super::health::{Health, State};
 use super::outage::Outage;
+use super::saturation::MOST_INFLIGHT;
 use super::slow_start::SlowStart;
 use super::standing::Standing;
 use crate::units::Seconds;
@@ -60,7 +61,7 @@ impl Condition {
     /// Nothing known yet.
     pub(super) fn new(spec: &WorkerSpec) -> Self {
         Condition {
-            cap: spec.cap,
+            cap: spec.cap.unwrap_or(MOST_INFLIGHT),
             rise: spec.rise,
             health: Health::starting(spec.rise, spec.fall),
             breaker: Breaker::new(spec.eject),

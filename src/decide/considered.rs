@@ -61,6 +61,8 @@ pub enum Exclusion {
     Leaving,
     /// It holds as many requests as it may.
     Full,
+    /// More would only wait inside it, and so it would with everybody else.
+    Saturated,
     /// Its free places are kept for higher classes.
     Reserved,
     /// The fleet is so large that only a few were drawn to be compared.
@@ -185,7 +187,11 @@ impl Exclusion {
     pub(super) const fn passes(self) -> bool {
         matches!(
             self,
-            Exclusion::Occupied | Exclusion::Leaving | Exclusion::Full | Exclusion::Reserved
+            Exclusion::Occupied
+                | Exclusion::Leaving
+                | Exclusion::Full
+                | Exclusion::Saturated
+                | Exclusion::Reserved
         )
     }
 
@@ -206,6 +212,7 @@ impl Exclusion {
             Exclusion::Occupied => "occupied",
             Exclusion::Leaving => "leaving",
             Exclusion::Full => "full",
+            Exclusion::Saturated => "saturated",
             Exclusion::Reserved => "reserved",
             Exclusion::NotSampled => "not_sampled",
             Exclusion::Deadline => "deadline",

@@ -32,6 +32,8 @@ use crate::units::Seconds;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
     tokens: f64,
+    /// Those of them that they can't have in common.
+    fresh: f64,
     requests: u32,
 }
 
@@ -39,18 +41,22 @@ impl Memory {
     /// A generating request arrives.
     pub(super) fn enter(&mut self, size: Size) {
         self.tokens += needed(size);
+        self.fresh += fresh(size);
         self.requests += 1;
     }
 
     /// It leaves.
     pub(super) fn leave(&mut self, size: Size) {
         self.tokens = (self.tokens - needed(size)).max(0.0);
+        self.fresh = (self.fresh - fresh(size)).max(0.0);
         self.requests = self.requests.saturating_sub(1);
     }
 
     /// Whether it agrees with itself and with the count of generating requests held.
     pub(super) fn check(self, generating: u32) -> Result<(), String> {
-        let Memory { tokens, requests } = self;
+        let Memory {
+            tokens, requests, ..
+        } = self;
         if requests == generating && (requests > 0) == (tokens > 0.0) {
             return Ok(());
         }
@@ -88,6 +94,13 @@ pub(super) fn wait(
     (decode * 0.5 + own) * (must_end(excess, held, holders) / streams)
 }
 
+/// Whether those that a worker holds fill its memory for sure: what they were believed to have in its cache may be the
+/// same for all of them.
+pub(super) fn is_full(worker: &Worker) -> bool {
+    let capacity = worker.told.kv_tokens;
+    capacity.is_some_and(|capacity| worker.memory.fresh >= capacity)
+}
+
 /// How many of those who hold so many tokens must end until the excess is free.
 fn must_end(excess: f64, held: f64, holders: f64) -> f64 {
     if holders > 0.0 && held > 0.0 && excess > 0.0 {
@@ -100,6 +113,11 @@ fn must_end(excess: f64, held: f64, holders: f64) -> f64 {
 /// The tokens in memory when its answer is complete.
 fn needed(size: Size) -> f64 {
     (size.prompt + size.output).round()
+}
+
+/// Those of them that were not in its cache.
+fn fresh(size: Size) -> f64 {
+    needed(size) - size.cached.round()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //!   `slow_start` when it comes back; `standing` says who may be considered, `unsupported` who does not know which path;
 //!   `outage` says when an outage begins and `hazard` how long a machine is expected to go without one;
 //! - `told_load` knows what others do on a worker, by what its engine tells;
+//! - `saturation` says when more would only wait inside a worker;
 //! - `room` says for whom a prompt is too long; `place` where it may go and how far that is;
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
@@ -55,6 +56,7 @@ mod retry;
 mod reuse;
 mod room;
 mod roster;
+mod saturation;
 mod slow_start;
 mod speed;
 mod standing;
@@ -88,4 +90,4 @@ pub use roster::{Hold, Outlook};
 pub use speed::SavedSpeeds;
 pub use standing::AllDown;
 pub use told_load::{Heard, Load, Ours, Said};
-pub use view::{Learned, WorkerView};
+pub use view::{Bound, Learned, WorkerView};

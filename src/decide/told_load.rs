@@ -27,6 +27,11 @@
 //! next is due, then fades, and is nothing after three times that time: so what is told makes a worker dearer while it
 //! keeps saying so, and never takes it out. And since what a worker shows is learned beside what it tells, one that tells
 //! of streams that slow nothing is soon known as one on which streams cost nothing.
+//!
+//! Prompts that are said to wait are disproved at once by a first byte that came no later than if nobody were ahead: that
+//! number counts for nothing until the engine tells another. 2026-11-30: believed that a number which is wrong does no
+//! harm for long. Seen that a gauge which is stuck at "40 waiting" keeps every client away as long as it is told, while
+//! the worker is idle and test requests show that it is well.
 
 use super::ask::Work;
 use crate::units::Seconds;
@@ -112,6 +117,8 @@ pub(super) struct ToldLoad {
     waiting: Reading,
     tokens: Reading,
     prompts: MeanPrompts,
+    /// The number of those who wait that a first byte disproved, until another is told.
+    doubted: Option<f64>,
 }
 
 /// The mean sizes of the prompts that the fleet sees, in tokens.
@@ -197,12 +204,14 @@ impl ToldLoad {
         (kv_tokens, prompts): (Option<f64>, MeanPrompts),
         now: Seconds,
     ) {
-        let load = heard.load.believable();
+        let mut load = heard.load.believable();
         if !load.is_told() {
             return;
         }
         self.said = load.over(self.said);
         self.heard = Some(now);
+        self.doubted = self.doubted.filter(|_| self.said.waiting == self.doubted);
+        load.waiting = load.waiting.filter(|_| self.doubted.is_none());
         self.prompts = prompts;
         let Some(ours) = heard.asked.most(now_ours, load.by_text) else {
             return;
@@ -230,6 +239,12 @@ impl ToldLoad {
         {
             self.tokens = read(share * kv_tokens - ours.tokens);
         }
+    }
+
+    /// A first byte came as soon as if nobody were ahead.
+    pub(super) fn nobody_waits(&mut self) {
+        self.doubted = self.said.waiting;
+        self.waiting = Reading::default();
     }
 
     /// What is not ours, as far as that is known now.

@@ -40,7 +40,7 @@ pub struct WorkerView {
     /// κ: everything on it takes 1 + κ times as long beside a busy neighbour on its machine.
     pub coupling: f64,
     /// The most requests it is given at a time.
-    pub cap: u32,
+    pub cap: Bound,
     /// Tokens of the longest prompt that it takes, where that is known.
     pub longest_prompt: Option<u64>,
     /// Requests it holds.
@@ -80,6 +80,41 @@ pub struct WorkerView {
     pub failed: u64,
 }
 
+/// The most requests that a worker is given at a time, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The operator.
+    Configuration(u32),
+    /// Its engine: so many slots.
+    Engine(u32),
+    /// What it has shown; it changes with what is sent there.
+    Learned(u32),
+    /// Nobody, and nothing has waited in it yet.
+    Unknown,
+}
+
+impl Bound {
+    /// The number, where there is one.
+    #[must_use]
+    pub const fn most(self) -> Option<u32> {
+        match self {
+            Bound::Configuration(most) | Bound::Engine(most) | Bound::Learned(most) => Some(most),
+            Bound::Unknown => None,
+        }
+    }
+
+    /// Who says so, in one word.
+    #[must_use]
+    pub const fn source(self) -> Option<&'static str> {
+        match self {
+            Bound::Configuration(_) => Some("configuration"),
+            Bound::Engine(_) => Some("engine"),
+            Bound::Learned(_) => Some("learned"),
+            Bound::Unknown => None,
+        }
+    }
+}
+
 /// A line and how many samples it was learned from; with none it is the prior.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
@@ -116,7 +151,7 @@ impl WorkerView {
             held: worker.condition().held().map(left),
             allowed: worker.condition().allowed(),
             coupling: machine.coupling(),
-            cap: worker.cap(),
+            cap: worker.bound(),
             longest_prompt: room::known(worker),
             inflight: worker.inflight(),
             queued: worker.queued(),

@@ -10,6 +10,7 @@ mod foreign;
 mod learning;
 mod life;
 mod measured;
+mod saturated;
 
 use classes::Classes;
 
@@ -26,6 +27,7 @@ use super::machine::{Machine, Mark, Span};
 use super::memory::Memory;
 use super::residents::Residents;
 use super::reuse::Belief;
+use super::saturation::{MOST_INFLIGHT, Saturation};
 use super::speed::Speeds;
 use super::told_load::ToldLoad;
 use super::traffic::believable;
@@ -64,6 +66,10 @@ pub(super) struct Worker {
     classes: Classes,
     backlog: Backlog,
     meter: DecodeMeter,
+    /// What it has shown of how much it takes,
+    saturation: Saturation,
+    /// and the most that it is given by that, as far as that is known.
+    shown: Option<u32>,
     /// The company on its machine when the decode sample under way began.
     sampled: Mark,
     calibration: Calibration,
@@ -84,6 +90,8 @@ impl Worker {
             classes: Classes::default(),
             backlog: Backlog::default(),
             meter: DecodeMeter::default(),
+            saturation: Saturation::default(),
+            shown: None,
             sampled: Mark::default(),
             calibration: Calibration::default(),
             record: Record::default(),
@@ -111,9 +119,9 @@ impl Worker {
         &self.spec
     }
 
-    /// The most requests it is given at a time.
+    /// The most requests it is given at a time, whatever it shows.
     pub(super) fn cap(&self) -> u32 {
-        self.told.slots.unwrap_or(self.spec.cap)
+        self.stated().unwrap_or(MOST_INFLIGHT)
     }
 
     /// Whether it may be given requests, and why not.
@@ -201,6 +209,8 @@ impl Worker {
             is_test: order.is_test,
             sent: now,
             wait: order.wait,
+            held: self.inflight + 1,
+            alone: self.backlog.len() == 0,
             sharing_seconds: self.meter.sharing_seconds(now),
             company: machine.mark(now),
             first_byte: None,
@@ -211,6 +221,7 @@ impl Worker {
             reading: order.size.reading(),
             timed: order.timed(),
             load: order.size.load(),
+            own: order.timed().map(|_| self.own(order.size)),
             sent: now,
         });
         if order.size.work == Work::Generate {
@@ -242,11 +253,13 @@ impl Worker {
             return;
         }
         self.condition.begun();
+        self.came(booking, now);
         let arrived = booking.sent + self.net();
         let turned = self.backlog.turned();
         let span = now - booking.sent;
         let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
         let prefill = (now - arrived.max(turned)).max(Seconds::ZERO);
+        self.disprove_waiting(prefill, booking.size, now);
         let prefill = self.without_foreign(prefill, booking.size, now);
         let line = self.speeds.prefill(Work::Generate);
         let first_byte = FirstByte {
@@ -269,6 +282,7 @@ impl Worker {
         if booking.decodes() || booking.work() == Work::Embed {
             self.backlog.turn(now);
         }
+        self.reckon();
     }
 
     /// Output tokens passed, after the first of their answers.
@@ -325,6 +339,10 @@ impl Worker {
             }
         }
         self.release(&booking, outcome, now);
+        if let Outcome::Busy { .. } = outcome {
+            self.saturation.refused(self.inflight);
+        }
+        self.reckon();
         machine.give_back(self.inflight, now);
         let weighed = self.condition.weigh(booking.sent, outcome, now);
         if weighed.outage_begins {

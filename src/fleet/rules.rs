@@ -55,7 +55,7 @@ pub(super) fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
     WorkerSpec {
         name: worker.name.clone(),
         models: Vec::new(),
-        cap: worker.inflight_untold(),
+        cap: worker.max_inflight,
         speed: worker.speed,
         rise: worker.probe.rise,
         fall: worker.probe.fall,

@@ -16,6 +16,8 @@ use crate::units::{Length, ModelName, WorkerId};
 /// How many failed probes take a worker down, and how many passed ones bring it back: the configuration's defaults.
 const FALL: u32 = 3;
 const RISE: u32 = 2;
+/// How many requests a worker gets at a time from a rival unless the fleet's file says so: its engine queues the rest.
+const RIVALS_CAP: u32 = 1_000;
 
 /// What all requests of a simulation have in common.
 #[derive(Debug)]
@@ -112,8 +114,14 @@ impl Door {
         }
     }
 
-    /// A worker as the proxy's configuration has it; tests are for those who learn from them.
-    pub(super) fn spec(&self, member: &Member, tests: Tests) -> WorkerSpec {
+    /// A worker as the proxy's configuration has it, for a policy of ours or for a rival, who neither learns from tests
+    /// nor how much a worker takes.
+    pub(super) fn spec(&self, member: &Member, is_ours: bool) -> WorkerSpec {
+        let (tests, cap) = if is_ours {
+            (Tests::MadeUp, member.max_inflight)
+        } else {
+            (Tests::Off, Some(member.max_inflight.unwrap_or(RIVALS_CAP)))
+        };
         WorkerSpec {
             models: [&self.model]
                 .into_iter()
@@ -126,7 +134,8 @@ impl Door {
             fall: FALL,
             tests,
             lora_slots: Some(member.card.lora_slots),
-            ..WorkerSpec::new(&member.name, member.max_inflight)
+            cap,
+            ..WorkerSpec::new(&member.name, RIVALS_CAP)
         }
     }
 

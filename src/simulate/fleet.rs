@@ -30,8 +30,8 @@ pub struct Member {
     pub name: Arc<str>,
     /// Its card.
     pub card: Card,
-    /// The most requests that the proxy gives it at a time; engines queue what they can't run.
-    pub max_inflight: u32,
+    /// The most requests that the proxy gives it at a time, where the operator says so; engines queue what they can't run.
+    pub max_inflight: Option<u32>,
     /// From the proxy to the worker and back.
     pub round_trip: Seconds,
     /// Who is asked first: the lowest tier that somebody is up in.
@@ -164,7 +164,7 @@ mod tests {
         let member = |name: &str| Member {
             name: Arc::from(name),
             card: Card::named("T4").unwrap(),
-            max_inflight: 1,
+            max_inflight: Some(1),
             round_trip: Seconds::ZERO,
             tier: 0,
             price: 0.0,

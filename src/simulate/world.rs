@@ -24,7 +24,7 @@ use super::rivals::{Arrival, Held, Rival, Sight};
 use super::station::Station;
 use crate::decide::{
     Booking, Choice, Ending, FleetState, NoChoice, Outcome, Permit, Policy, RetryBudget,
-    RetryRules, Tally, Tests, Ticket, Verdict,
+    RetryRules, Tally, Ticket, Verdict,
 };
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -99,12 +99,9 @@ impl<'a> World<'a> {
             // Only for whom the line lets in when everybody was full.
             Chooser::Rival(rival) => (Policy::LeastInflight, Some(rival)),
         };
-        let tests = if rival.is_none() {
-            Tests::MadeUp
-        } else {
-            Tests::Off
-        };
-        let specs = fleet.members.iter().map(|member| door.spec(member, tests));
+        let is_ours = rival.is_none();
+        let specs = fleet.members.iter();
+        let specs = specs.map(|member| door.spec(member, is_ours));
         let mut state = FleetState::new(specs.collect(), policy);
         for (id, member) in (0..).zip(&fleet.members) {
             state.told(WorkerId(id), Door::told(member, fleet.cache));

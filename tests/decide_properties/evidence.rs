@@ -315,7 +315,7 @@ fn may_be_chosen(views: &[WorkerView], worker: WorkerId, tried: &[WorkerId]) -> 
     let view = &views[worker.index()];
     let alive = |view: &WorkerView| matches!(view.state, State::Up | State::Starting);
     let free = |other: &WorkerView| alive(other) && other.held.is_none();
-    let limit = view.allowed.unwrap_or(view.cap);
+    let limit = view.allowed.or(view.cap.most()).unwrap();
     let passed_over = views
         .iter()
         .any(|other| free(other) && !tried.contains(&other.id));

@@ -281,7 +281,10 @@ fn nobody_waits_for_a_worker_that_is_out_and_can_t_load_it() {
 
 #[test]
 fn who_waits_for_a_place_is_told_when_the_adapter_can_t_be_loaded() {
-    let narrow = WorkerSpec { cap: 1, ..worker() };
+    let narrow = WorkerSpec {
+        cap: Some(1),
+        ..worker()
+    };
     let mut fleet = Fleet::of(1, vec![narrow]);
     let held = fleet.send("sql");
     assert_eq!(fleet.lack("sql"), NoChoice::Busy);

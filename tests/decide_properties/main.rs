@@ -28,6 +28,7 @@ mod price;
 mod retries;
 mod reuse;
 mod room;
+mod saturation;
 mod shares;
 mod swap;
 mod tiers;

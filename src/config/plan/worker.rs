@@ -9,9 +9,6 @@ use super::{LoraPlan, Origin, Secret, TimeoutOverrides};
 use crate::decide::EjectRule;
 use crate::units::{ModelName, Seconds};
 
-/// The most requests at a time for a worker of which neither the operator nor the engine says a number.
-const UNTOLD_INFLIGHT: u32 = 64;
-
 /// One worker.
 #[derive(Clone, Debug)]
 pub struct WorkerPlan {
@@ -29,7 +26,8 @@ pub struct WorkerPlan {
     pub lora: LoraPlan,
     /// How many of its models are in its memory at a time, at least 1; `None` is not known.
     pub resident: Option<u32>,
-    /// The most requests it is given at a time, at least 1; `None` is as many as its engine reports slots.
+    /// The most requests it is given at a time, at least 1; `None` is as many as its engine reports slots,
+    /// else as it has shown to keep it busy.
     pub max_inflight: Option<u32>,
     /// The longest prompt that it is given, in tokens, at least 1; `None` is as long as its engine takes.
     pub max_prompt_tokens: Option<u32>,
@@ -55,14 +53,6 @@ pub struct WorkerPlan {
     pub optional: bool,
     /// Its own timeouts, laid over the route's.
     pub timeouts: TimeoutOverrides,
-}
-
-impl WorkerPlan {
-    /// The most requests it is given at a time as long as its engine reports no slots.
-    #[must_use]
-    pub fn inflight_untold(&self) -> u32 {
-        self.max_inflight.unwrap_or(UNTOLD_INFLIGHT)
-    }
 }
 
 /// What kind of engine a worker is: decides its liveness path and how its key is sent.

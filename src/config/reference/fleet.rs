@@ -351,7 +351,9 @@ pub(super) const FLEET: &[Row] = &[
             least: 1,
             most: 65_536,
         },
-        unset: Unset::Means("the slots that the engine reports, else 64"),
+        unset: Unset::Means(
+            "the slots that the engine reports, else learned: as much as keeps it busy",
+        ),
         purpose: "The most requests that the worker is given at a time; what comes beyond goes to another or waits.",
         example: "max_inflight = 16",
         see: &["routing.policy", "worker.max_prompt_tokens"],

@@ -23,6 +23,8 @@ pub(super) struct Fit<'a> {
     best: Option<Rank>,
     /// When all of these are on hold, the end of the hold that ends first.
     first: Option<Seconds>,
+    /// Whether more would only wait inside each of them.
+    saturated: bool,
     /// Whether all places that are left there are kept for higher classes.
     kept: bool,
 }
@@ -77,6 +79,7 @@ impl Roster {
             need,
             best,
             first,
+            saturated: asked().all(|worker| !worker.has_room() || worker.is_saturated()),
             kept: self.is_kept(ask, asked()),
         }
     }
@@ -173,9 +176,7 @@ impl Fit<'_> {
                 } else if rank.tier != best.tier {
                     Some(Exclusion::Tier)
                 } else {
-                    let full = (!worker.has_room()).then_some(Exclusion::Full);
-                    let kept = self.kept.then_some(Exclusion::Reserved);
-                    worker.residents.bars(self.row).or(full).or(kept)
+                    self.lacks_place(worker)
                 }
             }
             _ => Some(match rank.standing {
@@ -183,6 +184,20 @@ impl Fit<'_> {
                 Standing::Vouched | Standing::Ejected => Exclusion::Ejected,
                 Standing::Down => Exclusion::Down,
             }),
+        }
+    }
+
+    /// What keeps it from a worker that it could go to.
+    fn lacks_place(&self, worker: &Worker) -> Option<Exclusion> {
+        let barred = worker.residents.bars(self.row);
+        if barred.is_some() {
+            barred
+        } else if !worker.has_room() {
+            Some(Exclusion::Full)
+        } else if self.saturated {
+            Some(Exclusion::Saturated)
+        } else {
+            self.kept.then_some(Exclusion::Reserved)
         }
     }
 

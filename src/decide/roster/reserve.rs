@@ -4,7 +4,8 @@
 //! lower classes together may hold all places but the share: what they hold counts, whether the higher class uses its share
 //! or not. All places on those who could serve the request are counted together: of one worker's few places a share would
 //! round to all or to none of them. Of two places or more lower classes may hold at least one, so that nobody is locked
-//! out.
+//! out. Where nobody says how many places a worker has, they are those that it has shown (`saturation.rs`), and until then
+//! it has more than anybody could keep.
 
 use super::super::ask::Ask;
 use super::super::worker::Worker;
@@ -20,7 +21,7 @@ impl Roster {
         }
         let count = |(places, held): (u32, u32), worker: &Worker| {
             let own = worker.held_from(ask.claim.class);
-            (places.saturating_add(worker.limit()), held + own)
+            (places.saturating_add(worker.places()), held + own)
         };
         let (places, held) = workers.fold((0, 0), count);
         held >= places - kept(places, share)

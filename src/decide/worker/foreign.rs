@@ -6,6 +6,8 @@ use crate::decide::cost::{LEAST_PROMPT, Size};
 use crate::decide::told_load::{FADED, Foreign, Heard, MeanPrompts, Ours, Said};
 use crate::units::Seconds;
 
+/// Less than this share of the time that foreign prompts take is none.
+const NO_TIME: f64 = 0.25;
 /// Streams that come or go are other company when they are more than this share of those that stay.
 const OTHER_COMPANY: f64 = 0.5;
 
@@ -88,6 +90,18 @@ impl Worker {
         (decode * 0.5 + own) * (excess.max(0.0) / slots.max(1.0))
     }
 
+    /// A request was first in turn and had its first byte after this time: no foreign prompts were ahead of it if there was
+    /// no time for them.
+    pub(in crate::decide) fn disprove_waiting(&mut self, took: Seconds, size: Size, now: Seconds) {
+        let foreign = self.foreign(now);
+        let own = self.own(size);
+        let ahead = self.foreign_ahead(foreign, size.work);
+        let is_known = self.speeds.prefill_samples(size.work) > 0;
+        if is_known && ahead > own && took <= own + ahead * NO_TIME {
+            self.load.nobody_waits();
+        }
+    }
+
     /// The part of this time to a first byte that was not spent behind foreign prompts.
     pub(in crate::decide) fn without_foreign(
         &self,
@@ -129,7 +143,13 @@ mod tests {
             lasts: Seconds(1.0),
         };
         fleet.hear_load(WORKER, &heard, NOW);
-        let ask = Ask {
+        let choice = fleet.choose(&ask(), &[], NOW, &mut Rng::seeded(1)).unwrap();
+        fleet.finish(choice.booking, Outcome::Gone, NOW);
+        choice.terms
+    }
+
+    fn ask() -> Ask {
+        Ask {
             model: None,
             only: None,
             zones: None,
@@ -143,10 +163,7 @@ mod tests {
             deadline: None,
             streamed: true,
             claim: Claim::default(),
-        };
-        let choice = fleet.choose(&ask, &[], NOW, &mut Rng::seeded(1)).unwrap();
-        fleet.finish(choice.booking, Outcome::Gone, NOW);
-        choice.terms
+        }
     }
 
     fn load(running: f64, waiting: f64) -> Load {
@@ -184,6 +201,40 @@ mod tests {
         let terms = price(Told::default(), load(0.0, 3.0));
         near(terms.wait, 3.0 * (0.01 + 16.0 / 6_000.0));
         near(terms.decode, decode(1.0));
+    }
+
+    /// The wait of a second chat after a first that took so long, while forty of others are said to wait, and then as many
+    /// as this.
+    fn wait_after(took: f64, then: f64) -> f64 {
+        let mut fleet = FleetState::new(vec![WorkerSpec::new("w", 8)], Policy::LeastTime);
+        let hear = |fleet: &mut FleetState, waiting| {
+            let heard = Heard {
+                load: load(0.0, waiting),
+                asked: fleet.ours(WORKER),
+                lasts: Seconds(100.0),
+            };
+            fleet.hear_load(WORKER, &heard, NOW);
+        };
+        let chat = |fleet: &mut FleetState, took: f64| {
+            let choice = fleet.choose(&ask(), &[], NOW, &mut Rng::seeded(1));
+            let mut choice = choice.unwrap();
+            let now = NOW + Seconds(took);
+            fleet.first_byte(&mut choice.booking, now);
+            fleet.finish(choice.booking, Outcome::Gone, now);
+            choice.terms.wait.0
+        };
+        chat(&mut fleet, OWN);
+        hear(&mut fleet, 40.0);
+        chat(&mut fleet, took);
+        hear(&mut fleet, then);
+        chat(&mut fleet, OWN)
+    }
+
+    #[test]
+    fn a_queue_that_delays_nobody_is_not_believed_until_it_changes() {
+        assert_eq!(wait_after(OWN, 40.0), 0.0);
+        assert!(wait_after(OWN, 41.0) > 4.0, "news");
+        assert!(wait_after(41.0 * OWN, 40.0) > 1.0, "it did delay");
     }
 
     #[test]

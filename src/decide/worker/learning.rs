@@ -5,6 +5,7 @@ use crate::decide::ask::Work;
 use crate::decide::booking::{Booking, FirstByte};
 use crate::decide::line_fit::Sample;
 use crate::decide::machine::{Machine, Span};
+use crate::decide::saturation::Ended;
 use crate::decide::speed::Whole;
 use crate::units::Seconds;
 
@@ -96,6 +97,11 @@ impl Worker {
                     expected: self.speeds.expected(&whole),
                     samples: self.speeds.prefill_samples(Work::Generate),
                     company: first_byte.company,
+                });
+                self.saturation.ended(Ended {
+                    took: whole.took,
+                    expected: self.speeds.expected(&whole),
+                    held: booking.held,
                 });
                 self.speeds.learn_whole(Whole { took, ..whole });
                 let decoding = self.speeds.decoding(output, first_byte.sharing) / alone;

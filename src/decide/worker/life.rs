@@ -6,6 +6,7 @@ use crate::decide::condition::Probed;
 use crate::decide::decode_meter::DecodeMeter;
 use crate::decide::machine::Machine;
 use crate::decide::memory::Memory;
+use crate::decide::saturation::Saturation;
 use crate::decide::told_load::ToldLoad;
 use crate::units::Seconds;
 
@@ -41,6 +42,8 @@ impl Worker {
         self.backlog.clear();
         self.meter = DecodeMeter::default();
         self.memory = Memory::default();
+        self.saturation = Saturation::default();
+        self.shown = None;
         self.loras.lost();
         self.residents.lost();
         self.load = ToldLoad::default();

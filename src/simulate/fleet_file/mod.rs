@@ -45,8 +45,6 @@ use table::{File, Table};
 
 /// From the proxy to a worker of its own region and back.
 const NEAR: Seconds = Seconds(0.002);
-/// The most requests that a worker is given at a time: engines queue what they can't run.
-const MAX_INFLIGHT: f64 = 1_000.0;
 /// The most workers that a fleet may have.
 const MOST_WORKERS: usize = 10_000;
 
@@ -85,7 +83,7 @@ pub fn added(typed: &str) -> Option<(usize, Member)> {
     let member = Member {
         name: Arc::from(format!("new-{}", name.trim().to_lowercase())),
         card,
-        max_inflight: to_count(MAX_INFLIGHT),
+        max_inflight: None,
         round_trip: NEAR,
         tier: 0,
         price: 0.0,
@@ -157,7 +155,7 @@ fn workers(table: &Table<'_>, regions: &[Region], dealt: usize) -> Option<Vec<Me
     let count = table
         .number("count")
         .map_or(1, |count| to_count(count) as usize);
-    let max_inflight = to_count(table.number("max_inflight").unwrap_or(MAX_INFLIGHT));
+    let max_inflight = table.number("max_inflight").map(to_count);
     let typed = table.text("region");
     let tier = table.number("tier").map_or(0, to_count);
     let price = table.number("price").unwrap_or_default();
