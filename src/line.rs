@@ -41,7 +41,7 @@ pub struct App {
     /// Metrics and the access log.
     pub observe: Arc<Observe>,
     /// Who may come in.
-    pub admission: Admission,
+    pub admission: Arc<Admission>,
     /// Reads request bodies.
     pub intake: Intake,
     /// The workers as they are now.
@@ -166,6 +166,7 @@ where
         zones: within(&way, pass.zones()),
         ..ask(&facts, &way, from, leaves, claim)
     };
+    pass.afford(|| app.fleet.forecast(&ask))?; // 429
     let began = app.clock.now();
     let mut considered = Shortlist::default();
     let limit = Limit::of(way.timeouts(&plan).total, deadline);

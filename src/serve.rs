@@ -99,6 +99,10 @@ fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
             let app = app.clone();
             Box::new(move || status::view(&app))
         },
+        tenants: {
+            let admission = app.admission.clone();
+            Box::new(move || admission.accounts())
+        },
     };
     let admin = Arc::new(Admin::new(source, plan.listen.admin, sights));
     serve(&app, &admin, &gate, signals);
@@ -124,9 +128,10 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
     let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
     let admission = Admission::new(&plan.tenants, clock, &observe.metrics)
         .map_err(|error| StartError(format!("a tenant's metrics can't be made: {error}")))?;
+    admission.recall(&plan.state);
     Ok(App {
         clock,
-        admission,
+        admission: Arc::new(admission),
         intake: Intake::new(&plan.limits, observe.clone()),
         forward: Forward::new(clock, fleet.clone(), upstreams.clone()),
         upstreams,

@@ -109,6 +109,12 @@ fn file_around(row: &Row, lines: &str) -> String {
             "{}tags = [\"vision\"]\n[[route]]\npath = \"/a\"\n{lines}\n",
             worker_without("")
         ),
+        "tenant" if row.name() == "budget" => format!(
+            "[[tenant]]\n{}\n{}\n{lines}\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"1 EUR\"\n{}",
+            TENANT[0].1,
+            TENANT[1].1,
+            worker_on_desk()
+        ),
         "tenant" => {
             let others = TENANT.iter().filter(|(key, _)| *key != row.name());
             let others: Vec<_> = others.map(|(_, line)| *line).collect();
@@ -145,6 +151,7 @@ fn every_example_of_the_reference_loads() {
     let secrets = tempfile::tempdir().unwrap();
     fs::write(secrets.path().join("admin.token"), "from-a-file\n").unwrap();
     fs::write(secrets.path().join("country.mmdb"), mmdb::countries(&[])).unwrap();
+    fs::write(secrets.path().join("app.keys"), "# nobody yet\n").unwrap();
     for row in ROWS {
         let text = file_around(row, row.example);
         let loaded = config::parse(&text, &secrets.path().join("forebay.toml"), &env);
@@ -394,14 +401,15 @@ fn the_state_folder_is_found_by_rule() {
     assert_eq!(state(&[]).unwrap_err().iter().next().unwrap().key, "state");
 }
 
-/// `full.toml` shows every key that there is; two need a file that nobody has yet, and stand there as comments.
+/// `full.toml` shows every key that there is; those that need a file that nobody has yet stand there as comments.
 #[test]
 fn full_toml_is_full() {
     let text = fs::read_to_string("config/full.toml").unwrap();
     let shown = keys_of(
         &text
             .replace("\n# geoip", "\ngeoip")
-            .replace("\n# countries", "\ncountries"),
+            .replace("\n# countries", "\ncountries")
+            .replace("\n# key_file", "\nkey_file"),
     );
     for row in ROWS {
         assert!(

@@ -13,17 +13,15 @@ use serde_json::{Value, json};
 
 use forebay::rng::Rng;
 
-use support::client::{Answer, Client, request};
+use support::client::{Client, request};
 use support::engine::Engine;
 use support::engine::knobs::{Canned, Failure, Knobs};
 use support::expect_soon;
 use support::prompt::{CHAT, chat, stream};
 use support::proxy::{Proxy, Setup};
-use support::tenant::{bearer, hash, tenant};
+use support::tenant::{INFER, MESSAGES, ask, ask_with, bearer, hash, refused, tenant};
 
 const KEY: &str = "fb_of-the-app";
-const MESSAGES: &str = "/v1/messages";
-const INFER: &str = "/v2/models/m/infer";
 
 /// One worker with the models `m` and `n`, and these tenants.
 fn proxy(worker: &Engine, tenants: &str) -> Proxy {
@@ -31,45 +29,6 @@ fn proxy(worker: &Engine, tenants: &str) -> Proxy {
     let models = "models = [\"m\", \"n\"]";
     let setup: Setup = Proxy::setup().section(tenants);
     setup.worker_with("w", worker, models).start()
-}
-
-/// A request with this key.
-#[track_caller]
-fn ask(proxy: &Proxy, key: &str, path: &str, body: &str) -> Answer {
-    let bearer = bearer(key);
-    ask_with(proxy, &[("authorization", &bearer)], path, body)
-}
-
-#[track_caller]
-fn ask_with(proxy: &Proxy, headers: &[(&str, &str)], path: &str, body: &str) -> Answer {
-    let method = if body.is_empty() { "GET" } else { "POST" };
-    let mut client = proxy.connect();
-    client.call_with(method, path, headers, body.as_bytes())
-}
-
-/// The message of a refusal, after its shape was checked: that of its path.
-#[track_caller]
-fn refused(answer: &Answer, path: &str, status: u16, reason: &str, kind: &str) -> String {
-    let body = answer.json();
-    assert_eq!(
-        (answer.status, answer.reason()),
-        (status, Some(reason)),
-        "{path}: {body}"
-    );
-    let message = match path {
-        MESSAGES => {
-            assert_eq!(body["type"], "error", "{body}");
-            assert_eq!(body["error"]["type"], kind, "{body}");
-            &body["error"]["message"]
-        }
-        INFER => &body["error"],
-        _ => {
-            assert_eq!(body["error"]["type"], kind, "{body}");
-            assert_eq!(body["error"]["code"], reason, "{body}");
-            &body["error"]["message"]
-        }
-    };
-    message.as_str().unwrap().to_owned()
 }
 
 /// A body for each path that names model `n`.
@@ -408,7 +367,8 @@ fn however_two_hundred_requests_end_no_place_is_lost() {
         }
     });
     expect_soon("no request is open", || {
-        proxy.metric("forebay_inflight", &[("worker", "w")]) == 0.0
+        let open = &proxy.api("/api/tenants")["tenants"][0]["open"];
+        *open == 0 && proxy.metric("forebay_inflight", &[("worker", "w")]) == 0.0
     });
     // Four hang at once: every place is there.
     worker.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));

@@ -10,6 +10,7 @@
 
 mod door;
 mod requests;
+mod tenants;
 pub mod token;
 mod workers;
 
@@ -24,6 +25,7 @@ use serde::Serialize;
 
 pub use workers::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
 
+use crate::admission::Account;
 use crate::clock;
 use crate::facts::name_in_path;
 use crate::observe::Observe;
@@ -58,6 +60,8 @@ pub struct Sights {
     pub config: String,
     /// Draws the fleet as it is now.
     pub fleet: Box<dyn Fn() -> FleetView + Send + Sync>,
+    /// How tenants stand now.
+    pub tenants: Box<dyn Fn() -> Vec<Account> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Sights {
@@ -104,6 +108,7 @@ impl Admin {
         match request.uri().path() {
             "/" => self.read(request, |_| page(StatusCode::OK, PAGE)),
             "/api/workers" => self.read(request, Self::workers),
+            "/api/tenants" => self.read(request, Self::tenants),
             "/api/config" => self.read(request, |admin| {
                 Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
             }),
@@ -139,11 +144,16 @@ impl Admin {
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
         (self.sights.fleet)().show_in(metrics);
+        tenants::show_in(&(self.sights.tenants)(), metrics);
         Answer::new(StatusCode::OK, METRICS, metrics.render())
     }
 
     fn workers(&self) -> Answer {
         Answer::json((self.sights.fleet)().to_json(clock::wall()))
+    }
+
+    fn tenants(&self) -> Answer {
+        Answer::json(tenants::to_json(&(self.sights.tenants)()))
     }
 
     fn decision(&self, id: &str) -> Answer {
@@ -291,12 +301,13 @@ mod tests {
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 8] = [
+    const EVERY_PATH: [&str; 9] = [
         "/",
         "/health",
         "/ready",
         "/metrics",
         "/api/workers",
+        "/api/tenants",
         "/api/config",
         "/api/requests/some",
         "/api/nothing",
@@ -357,6 +368,7 @@ mod tests {
         let sights = Sights {
             observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
             config: r#"{"state":"/state"}"#.into(),
+            tenants: Box::new(Vec::new),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],
                 queued: vec![("paid".into(), 3), ("free".into(), 0)],

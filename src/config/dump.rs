@@ -27,6 +27,7 @@ pub fn json(plan: &Plan) -> String {
     let Plan {
         state,
         drain,
+        currency,
         listen,
         admin_token,
         limits,
@@ -47,6 +48,7 @@ pub fn json(plan: &Plan) -> String {
     object(&[
         ("state", text(state.display())),
         ("drain", text(drain)),
+        ("currency", or_null(currency.map(text))),
         ("listen", show_listen(listen, regions)),
         ("admin", object(&[("token", secret(admin_token.as_ref()))])),
         ("limits", show_limits(limits)),
@@ -261,10 +263,12 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
     let TenantPlan {
         name,
         keys,
+        key_file,
         models,
         class,
         zones,
         quotas,
+        budgets,
         private_prefix,
     } = tenant;
     let Quotas {
@@ -273,6 +277,7 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
         tokens,
     } = quotas;
     let most = |count: &Option<u32>| or_null(count.map(|count| count.to_string()));
+    let key_file = key_file.as_ref().map(|file| text(file.path.display()));
     let models = models.as_ref().map(|names| list(names.iter().map(text)));
     let class = queue.classes.get(usize::from(*class));
     let zones = zones
@@ -281,12 +286,14 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
     object(&[
         ("name", text(name)),
         ("key_hash", list(keys.iter().map(show_key))),
+        ("key_file", or_null(key_file)),
         ("models", or_null(models)),
         ("class", or_null(class.map(|class| text(&class.name)))),
         ("zones", or_null(zones)),
         ("max_concurrent", most(concurrent)),
         ("requests_per_minute", most(requests)),
         ("tokens_per_minute", most(tokens)),
+        ("budget", list(budgets.iter().map(text))),
         ("private_prefix", private_prefix.to_string()),
     ])
 }

@@ -5,6 +5,7 @@
 
 mod cost;
 mod geoip;
+mod key_file;
 mod key_hash;
 mod lora;
 mod machine;
@@ -21,9 +22,10 @@ use http::uri::PathAndQuery;
 use ipnet::IpNet;
 
 use crate::decide::{AllDown, Policy, RegionId};
-use crate::units::{Bytes, Seconds, WorkerId};
+use crate::units::{Bytes, Currency, Seconds, WorkerId};
 pub use cost::{CostRate, MoneyUnit};
 pub use geoip::GeoIp;
+pub use key_file::{KeyFile, read_keys};
 pub use key_hash::KeyHash;
 pub use lora::{AdapterPlan, LoraPlan};
 pub use machine::MachinePlan;
@@ -39,6 +41,8 @@ pub struct Plan {
     pub state: PathBuf,
     /// The longest a stopping process waits for open requests.
     pub drain: Seconds,
+    /// What all amounts of money are in; `None` where there is none, and none was named.
+    pub currency: Option<Currency>,
     /// Addresses.
     pub listen: Listen,
     /// The admin token, when the operator chose one; the state folder's otherwise.

@@ -28,6 +28,7 @@
 mod ask;
 mod backlog;
 mod booking;
+mod budget;
 mod calibration;
 mod condition;
 mod considered;
@@ -63,6 +64,7 @@ mod worker;
 
 pub use ask::{Ask, Choice, Claim, MOST_CLASSES, NoChoice, Outcome, Rules, Told, Work, WorkerSpec};
 pub use booking::Booking;
+pub use budget::{Amount, Budget, BudgetRule, Every, Expense, Overdrawn, Purse, Stand};
 pub use calibration::{TEST_OUTPUT, Test, Tests};
 pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};
 pub use cost::Terms;

@@ -9,6 +9,7 @@
 
 mod considering;
 mod eligible;
+mod forecast;
 mod models;
 mod refusals;
 mod reserve;

@@ -14,6 +14,7 @@ mod closed_loop;
 mod counters;
 mod distance;
 mod evidence;
+mod expenses;
 mod limits;
 mod line;
 mod lora;

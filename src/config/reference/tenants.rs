@@ -1,6 +1,6 @@
 //! Rows of those who send requests.
 
-use super::kinds::ZONES;
+use super::kinds::{BUDGET, PATH, ZONES};
 use super::{Kind, Row, Unset};
 
 const NAME: Kind = Kind::Free {
@@ -49,10 +49,18 @@ pub(super) const TENANTS: &[Row] = &[
     Row {
         key: "tenant.key_hash",
         kind: KEY_HASH,
-        unset: Unset::Required,
+        unset: Unset::Means("no keys but those of key_file"),
         purpose: "The SHA-256 of its key, as `forebay key new` prints it; the key itself is kept nowhere. Several keys let old and new ones work side by side; from `until` on, in UTC, a key is refused.",
         example: "key_hash = [\"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\", { hash = \"sha256:8aecb9a1e85d7828ba15a521486cde608bc8e883b8b0f61d4fa83d7ac649a2a1\", until = \"2027-01-01\" }]",
-        see: &["tenant.name"],
+        see: &["tenant.key_file"],
+    },
+    Row {
+        key: "tenant.key_file",
+        kind: PATH,
+        unset: Unset::Means("no keys but those of key_hash"),
+        purpose: "A file with further keys, that may change while the proxy runs: a hash a line, `until=TIME` behind it if it ends, `#` before a comment. It is looked at every second; a key that is taken out is refused from then on. While the file can't be read or is wrong, the keys it held before stay in force, and the log and /api/tenants say so. Put a new one in its place with mv: one that is written in place may be read half.",
+        example: "key_file = \"app.keys\"",
+        see: &["tenant.key_hash"],
     },
     Row {
         key: "tenant.models",
@@ -101,6 +109,18 @@ pub(super) const TENANTS: &[Row] = &[
         purpose: "The tokens of prompts and answers that it may use a minute; 429 above. A request is counted beforehand with the estimate of its prompt and its max_tokens (200 where it sets none), and at its end with what the worker reports. KServe requests and routes are counted only by what is reported.",
         example: "tokens_per_minute = 60000",
         see: &["tenant.requests_per_minute"],
+    },
+    Row {
+        key: "tenant.budget",
+        kind: BUDGET,
+        unset: Unset::Means("no limit"),
+        purpose: "What it may spend in a day or a month of the calendar, in UTC; 429 when it is used up, until the next begins. A request costs the time for which it keeps its machine busy, times price_per_hour: while n requests are on a machine together, each pays an n-th. A duration counts that busy time itself, and no money: with \"2h/day\" a tenant may have one machine for itself for two hours, or share it with one other for four. What a request is expected to cost is put aside when it comes and settled at its end; attempts that failed cost nothing. What is used is kept over a restart.",
+        example: "budget = [\"3 EUR/day\", \"50 EUR/month\"]",
+        see: &[
+            "machine.price_per_hour",
+            "currency",
+            "tenant.tokens_per_minute",
+        ],
     },
     Row {
         key: "tenant.private_prefix",
