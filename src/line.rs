@@ -154,6 +154,7 @@ where
         exchange.set_model(model, catalogue.knows(model));
     }
     pass.ask(facts.model.as_ref(), tokens(&facts, &way))?; // 403 429
+    exchange.set_quota(pass.quota());
 
     let leaves = deadline.map(|span| exchange.started() + span);
     let claim = Claim {
@@ -186,7 +187,7 @@ where
         Err(_) => app.clock.now() - began,
     };
     exchange.queued(waited);
-    let (lease, _) = turn?; // 403 404 429 503 504
+    let (lease, _) = turn.map_err(|fault| fault.suggesting(|model| pass.may_use(model)))?; // 403 404 429 503 504
     exchange.routed(app.clock.now() - began - waited);
 
     let errand = Errand {

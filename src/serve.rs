@@ -79,6 +79,9 @@ pub fn run(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
 fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
     let signals = Signals::catch()
         .map_err(|error| StartError(format!("signals can't be caught: {error}")))?;
+    for remark in &plan.remarks {
+        tracing::warn!("{remark}");
+    }
     let plan = settled(plan)?;
     keep_pid(&plan.state)?;
     let source = token::resolve(admin_token, plan.admin_token.as_ref(), &plan.state)
@@ -126,7 +129,7 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
     };
     let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
-    let admission = Admission::new(&plan.tenants, clock, &observe.metrics)
+    let admission = Admission::new(&plan, clock, &observe.metrics)
         .map_err(|error| StartError(format!("a tenant's metrics can't be made: {error}")))?;
     admission.recall(&plan.state);
     Ok(App {

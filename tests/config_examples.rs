@@ -32,6 +32,17 @@ const TENANT: [(&str, &str); 2] = [
     ),
 ];
 
+/// The lines that a `[jwt]` needs, by key.
+const JWT: [(&str, &str); 3] = [
+    ("jwks", "jwks = { file = \"jwks.json\" }"),
+    ("issuer", "issuer = \"https://id.example.com\""),
+    ("audience", "audience = \"forebay\""),
+];
+
+/// RFC 8037, appendix A.2.
+const JWKS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
 fn env(name: &str) -> Option<String> {
     let folder = matches!(name, "STATE_DIRECTORY" | "XDG_STATE_HOME");
     (!folder).then(|| "value-of-the-environment".to_owned())
@@ -121,6 +132,12 @@ fn file_around(row: &Row, lines: &str) -> String {
             let others = others.join("\n");
             format!("[[tenant]]\n{others}\n{lines}\n{}", worker_without(""))
         }
+        "jwt" => {
+            let others = JWT.iter().filter(|(key, _)| *key != row.name());
+            let others: Vec<_> = others.map(|(_, line)| *line).collect();
+            let others = others.join("\n");
+            format!("[jwt]\n{others}\n{lines}\n{}", worker_without(""))
+        }
         "route" if row.name() != "path" => {
             format!("{}[[route]]\npath = \"/a\"\n{lines}\n", worker_without(""))
         }
@@ -152,6 +169,7 @@ fn every_example_of_the_reference_loads() {
     fs::write(secrets.path().join("admin.token"), "from-a-file\n").unwrap();
     fs::write(secrets.path().join("country.mmdb"), mmdb::countries(&[])).unwrap();
     fs::write(secrets.path().join("app.keys"), "# nobody yet\n").unwrap();
+    fs::write(secrets.path().join("jwks.json"), JWKS).unwrap();
     for row in ROWS {
         let text = file_around(row, row.example);
         let loaded = config::parse(&text, &secrets.path().join("forebay.toml"), &env);
@@ -162,6 +180,12 @@ fn every_example_of_the_reference_loads() {
 /// Writing a default down changes nothing.
 #[test]
 fn defaults_are_what_the_reference_says() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("jwks.json"), JWKS).unwrap();
+    let parse = |text: &str| {
+        let loaded = config::parse(text, &folder.path().join("forebay.toml"), &env);
+        loaded.unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+    };
     for row in ROWS {
         let Unset::Is(default) = row.unset else {
             continue;
@@ -247,6 +271,7 @@ fn defaults_are_what_the_contract_says() {
     let mut listed = keys_of(&typed);
     listed.insert("route.repeat".to_owned()); // "unsafe", which shows only on a route
     listed.insert("tenant.private_prefix".to_owned()); // false, which shows only on a tenant
+    listed.insert("jwt.claim".to_owned()); // "sub", which shows only where tokens are taken
     for key in rows {
         assert!(
             listed.contains(key),
@@ -409,7 +434,12 @@ fn full_toml_is_full() {
         &text
             .replace("\n# geoip", "\ngeoip")
             .replace("\n# countries", "\ncountries")
-            .replace("\n# key_file", "\nkey_file"),
+            .replace("\n# key_file", "\nkey_file")
+            .replace("\n# [jwt]", "\n[jwt]")
+            .replace("\n# jwks", "\njwks")
+            .replace("\n# issuer", "\nissuer")
+            .replace("\n# audience", "\naudience")
+            .replace("\n# claim", "\nclaim"),
     );
     for row in ROWS {
         assert!(

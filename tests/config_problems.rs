@@ -584,6 +584,22 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "keep the smaller one",
     ),
     (
+        "[jwt]\njwks = { url = \"https://id/jwks\" }\nissuer = \"a\"\naudience = \"b\"",
+        "nothing is fetched",
+        "file = ",
+    ),
+    (
+        "[jwt]\njwks = { file = \"none.json\" }\nissuer = \"a\"\naudience = \"b\"",
+        "can't be used: No such file",
+        "jwks_uri",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_file = \"none.keys\"",
+        "can't be used: No such file",
+        "a line is",
+    ),
+    ("+[[tenant]]\nname = \"app\"", "is required", "key_hash = "),
+    (
         "currency = \"euro\"",
         "not a currency",
         "currency = \"EUR\"",

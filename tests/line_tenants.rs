@@ -301,6 +301,68 @@ fn tokens_are_put_aside_and_settled_by_what_is_reported() {
 }
 
 #[test]
+fn an_answer_tells_how_the_tightest_limit_stands_unless_its_worker_does() {
+    let worker = Engine::start();
+    let lines = "requests_per_minute = 1000000\ntokens_per_minute = 1000";
+    let tenants = tenant("app", KEY, lines) + &tenant("free", "fb_free", "");
+    let proxy = proxy(&worker, &tenants);
+    let told = |key: &str| {
+        let body = json!({"model": "m", "max_tokens": 500, "messages": []}).to_string();
+        let answer = ask(&proxy, key, CHAT, &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"]
+            .map(|name| answer.header(name).map(|text| text.parse::<u32>().unwrap()))
+    };
+    let [limit, remaining, reset] = told(KEY).map(Option::unwrap);
+    assert_eq!(limit, 1_000);
+    assert!((450..=500).contains(&remaining), "{remaining}");
+    assert!((30..=34).contains(&reset), "{reset}");
+    assert_eq!(told("fb_free"), [None; 3]);
+    let own = Canned::ok("{}").header("RateLimit-Limit", "7");
+    worker.tune(|knobs| knobs.canned = Some(own));
+    assert_eq!(told("fb_free"), [Some(7), None, None]);
+    expect_soon("the first is settled", || left(&proxy, KEY) > 600);
+    assert_eq!(told(KEY), [Some(7), None, None]);
+}
+
+#[test]
+fn only_models_that_it_may_use_are_shown_or_suggested_to_a_tenant() {
+    let (here, there) = (Engine::start(), Engine::start());
+    let place = |name: &str, zone: &str| {
+        let region = format!("[[region]]\nname = \"{name}\"\nzone = \"{zone}\"\n");
+        format!("{region}[[machine]]\nname = \"{name}\"\nregion = \"{name}\"\n")
+    };
+    let tenants = [
+        tenant("app", KEY, "zones = [\"eu\"]"),
+        tenant("one", "fb_one", "models = [\"nearby\", \"chat\"]"),
+        tenant("all", "fb_all", ""),
+    ];
+    let sections = place("home", "eu") + &place("away", "us") + &tenants.concat();
+    let worker = |place: &str, models: &str| format!("machine = \"{place}\"\nmodels = [{models}]");
+    let setup: Setup = Proxy::setup().section(&sections);
+    let proxy = setup
+        .worker_with("w", &here, &worker("home", "\"chat\""))
+        .worker_with("v", &there, &worker("away", "\"chat\", \"nearby1\""))
+        .start();
+    let shown = |key: &str| {
+        let list = ask(&proxy, key, "/v1/models", "").json();
+        let names = list["data"].as_array().unwrap().iter();
+        names
+            .map(|model| model["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(KEY), ["chat"]);
+    assert_eq!(shown("fb_all"), ["chat", "nearby1"]);
+    assert_eq!(ask(&proxy, KEY, "/v1/models/nearby1", "").status, 404);
+    let asked = chat("x").replace("\"m\"", "\"nearby\"");
+    for (key, is_named) in [("fb_all", true), ("fb_one", false), (KEY, false)] {
+        let answer = ask(&proxy, key, CHAT, &asked);
+        let message = refused(&answer, CHAT, 404, "model_not_found", "not_found_error");
+        assert_eq!(message.contains("nearby1"), is_named, "{message}");
+    }
+}
+
+#[test]
 fn a_client_that_leaves_has_used_what_passed_to_it() {
     let worker = Engine::with(Knobs {
         decode: 0.01,

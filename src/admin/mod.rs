@@ -25,7 +25,7 @@ use serde::Serialize;
 
 pub use workers::{Decode, FleetView, Lora, Prefill, ToldRow, WorkerRow};
 
-use crate::admission::Account;
+use crate::admission::Accounts;
 use crate::clock;
 use crate::facts::name_in_path;
 use crate::observe::Observe;
@@ -61,7 +61,7 @@ pub struct Sights {
     /// Draws the fleet as it is now.
     pub fleet: Box<dyn Fn() -> FleetView + Send + Sync>,
     /// How tenants stand now.
-    pub tenants: Box<dyn Fn() -> Vec<Account> + Send + Sync>,
+    pub tenants: Box<dyn Fn() -> Accounts + Send + Sync>,
 }
 
 impl std::fmt::Debug for Sights {
@@ -368,7 +368,7 @@ mod tests {
         let sights = Sights {
             observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
             config: r#"{"state":"/state"}"#.into(),
-            tenants: Box::new(Vec::new),
+            tenants: Box::new(Accounts::default),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],
                 queued: vec![("paid".into(), 3), ("free".into(), 0)],

@@ -7,10 +7,12 @@
 //! | `tokens_left` | tokens that it could ask for now, where there is a limit |
 //! | `budgets` | each with its `budget` as typed, what of it is `used` and `reserved` for requests under way, the `used_ratio`, and when its period `began` and `ends` |
 //! | `key_file` | its `path`, how many `keys` of it are in force, and the `trouble` with it, if there is any |
+//!
+//! and beside the `tenants` `jwks`, the same of the file with the keys of the issuer of tokens.
 
 use serde::Serialize;
 
-use crate::admission::{Account, KeyFileState};
+use crate::admission::{Account, Accounts, FileState};
 use crate::clock;
 use crate::decide::Stand;
 use crate::observe::Metrics;
@@ -18,6 +20,8 @@ use crate::observe::Metrics;
 #[derive(Serialize)]
 struct Shown<'a> {
     tenants: Vec<Row<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jwks: Option<FileRow<'a>>,
 }
 
 #[derive(Serialize)]
@@ -50,14 +54,16 @@ struct FileRow<'a> {
 }
 
 /// As JSON.
-pub(super) fn to_json(accounts: &[Account]) -> sonic_rs::Result<String> {
-    let tenants = accounts.iter().map(row).collect();
-    sonic_rs::to_string(&Shown { tenants })
+pub(super) fn to_json(accounts: &Accounts) -> sonic_rs::Result<String> {
+    sonic_rs::to_string(&Shown {
+        tenants: accounts.tenants.iter().map(row).collect(),
+        jwks: accounts.jwks.as_ref().map(file),
+    })
 }
 
 /// Sets the gauges that are only set when somebody reads them.
-pub(super) fn show_in(accounts: &[Account], metrics: &Metrics) {
-    for account in accounts {
+pub(super) fn show_in(accounts: &Accounts, metrics: &Metrics) {
+    for account in &accounts.tenants {
         for stand in &account.budgets {
             let budget = stand.rule.to_string();
             metrics.show_budget(&account.tenant, &budget, stand.used_ratio);
@@ -86,7 +92,7 @@ fn budget(stand: &Stand) -> BudgetRow {
     }
 }
 
-fn file(state: &KeyFileState) -> FileRow<'_> {
+fn file(state: &FileState) -> FileRow<'_> {
     FileRow {
         path: &state.path,
         keys: state.keys,

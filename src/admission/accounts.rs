@@ -14,6 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Admission;
 use super::tenants::Tenant;
+use super::watched::Watched;
 use crate::clock;
 use crate::decide::{Budget, BudgetRule, Stand};
 use crate::kept;
@@ -47,7 +48,16 @@ struct Entry {
     used: u64,
 }
 
-/// How a tenant stands, for the operator.
+/// How everybody stands, for the operator.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    /// The tenants, in the order of the configuration.
+    pub tenants: Vec<Account>,
+    /// The keys of the issuer of tokens, if there is one.
+    pub jwks: Option<FileState>,
+}
+
+/// How a tenant stands.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Its name.
@@ -59,12 +69,12 @@ pub struct Account {
     /// Its budgets.
     pub budgets: Vec<Stand>,
     /// Its file of keys, if it has one.
-    pub key_file: Option<KeyFileState>,
+    pub key_file: Option<FileState>,
 }
 
 /// How a file of keys stands.
 #[derive(Clone, Debug)]
-pub struct KeyFileState {
+pub struct FileState {
     /// Where it is.
     pub path: String,
     /// How many keys of it are in force.
@@ -73,10 +83,21 @@ pub struct KeyFileState {
     pub trouble: Option<String>,
 }
 
+impl FileState {
+    /// Of a file with so many keys, and what else is wrong with them.
+    fn of<T: PartialEq>(file: &Watched<T>, keys: usize, clash: Option<&str>) -> Self {
+        FileState {
+            path: file.path().display().to_string(),
+            keys,
+            trouble: file.trouble().or(clash).map(str::to_owned),
+        }
+    }
+}
+
 impl Admission {
-    /// How all tenants stand, in the order of the configuration.
+    /// How all tenants stand.
     #[must_use]
-    pub fn accounts(&self) -> Vec<Account> {
+    pub fn accounts(&self) -> Accounts {
         let ring = self.ring.load();
         let account = |tenant: &Arc<Tenant>| {
             let allowance = tenant.allowance.lock();
@@ -92,17 +113,18 @@ impl Admission {
                     .iter()
                     .map(Budget::stand)
                     .collect(),
-                key_file: file.map(|file| KeyFileState {
-                    path: file.path().display().to_string(),
-                    keys: file.held().len(),
-                    trouble: file
-                        .trouble()
-                        .or(ring.clash(tenant.number))
-                        .map(str::to_owned),
-                }),
+                key_file: file
+                    .map(|file| FileState::of(&file, file.held().len(), ring.clash(tenant.number))),
             }
         };
-        self.tenants.iter().map(account).collect()
+        let jwks = self.issuer.as_ref().map(|issuer| {
+            let file = issuer.file.lock();
+            FileState::of(&file, file.held().count(), None)
+        });
+        Accounts {
+            tenants: self.tenants.iter().map(account).collect(),
+            jwks,
+        }
     }
 
     /// Writes what is used. What can't be written is said and no more.

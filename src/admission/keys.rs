@@ -65,16 +65,17 @@ impl Ring {
         self.clashes.get(&tenant).map(String::as_str)
     }
 
-    /// Whose key this is.
+    /// Whose key this is; `None` when it is nobody's.
     ///
     /// # Errors
-    /// `unauthorized`: nobody's, or not any more.
-    pub(super) fn owner(&self, key: &[u8]) -> Result<Arc<Tenant>, Fault> {
-        let known = self.keys.get(&KeyHash::of(key));
-        let Key { until, tenant } = known.ok_or_else(refusal::unknown_key)?;
-        match until {
-            Some(until) if clock::wall() >= *until => Err(refusal::expired_key(*until)),
-            _ => Ok(Arc::clone(tenant)),
+    /// `unauthorized` when it has expired.
+    pub(super) fn owner(&self, key: &[u8]) -> Result<Option<Arc<Tenant>>, Fault> {
+        match self.keys.get(&KeyHash::of(key)) {
+            None => Ok(None),
+            Some(Key {
+                until: Some(until), ..
+            }) if clock::wall() >= *until => Err(refusal::expired_key(*until)),
+            Some(Key { tenant, .. }) => Ok(Some(Arc::clone(tenant))),
         }
     }
 }

@@ -7,13 +7,14 @@
 
 mod accounts;
 mod body;
+mod jwt;
 mod keys;
 mod pass;
 mod refusal;
 mod tenants;
 mod watched;
 
-pub use accounts::{Account, KeyFileState, keep_accounts};
+pub use accounts::{Account, Accounts, FileState, keep_accounts};
 pub use body::{Held, Intake};
 pub use keys::may_hold_key;
 pub use pass::Pass;

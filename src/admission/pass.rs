@@ -14,7 +14,7 @@ use super::tenants::Tenant;
 use crate::clock::{self, Clock};
 use crate::config::plan::TenantPlan;
 use crate::decide::{Expense, Refused, Reserved, Zones};
-use crate::fault::Fault;
+use crate::fault::{Fault, Quota};
 use crate::observe::{Exchange, Spent};
 use crate::units::{ModelName, Seconds};
 
@@ -133,6 +133,13 @@ impl Pass {
         put_aside.map_err(|overdrawn| refusal::overdrawn(&overdrawn))?;
         stay.bill.lock().expected = Some(expected);
         Ok(())
+    }
+
+    /// How its tightest limit by the minute stands, if there is one.
+    #[must_use]
+    pub fn quota(&self) -> Option<Quota> {
+        let Guest { clock, stay } = self.0.as_ref()?;
+        stay.tenant.allowance.lock().tightest(clock.now())
     }
 
     fn plan(&self) -> Option<&TenantPlan> {

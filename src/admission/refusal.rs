@@ -1,5 +1,6 @@
 //! How a tenant's request is refused: the cause and the way out, in words for the person who holds the key.
 
+use super::jwt::Flaw;
 use crate::clock;
 use crate::decide::{Limited, Overdrawn, Refused, Reserved};
 use crate::fault::{Fault, Kind, Quota};
@@ -23,6 +24,18 @@ pub(super) fn expired_key(until: Seconds) -> Fault {
     let ended = clock::rfc3339(until);
     let message = format!("this key has expired at {ended}; ask the operator for a new one");
     Fault::new(Kind::Unauthorized, message)
+}
+
+/// What is wrong is told, and nothing of the token.
+pub(super) fn bad_token(flaw: &Flaw) -> Fault {
+    let message = format!("this token is not taken: {}", flaw.0);
+    Fault::new(Kind::Unauthorized, message)
+}
+
+/// Whom it names is not repeated.
+pub(super) fn no_such_tenant() -> Fault {
+    let message = "this token is good, but names no tenant that is configured here";
+    Fault::new(Kind::Forbidden, message)
 }
 
 pub(super) fn two_keys() -> Fault {

@@ -11,11 +11,13 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
+use super::jwt::{self, Issuer};
 use super::keys::{self, Ring};
 use super::pass::Pass;
 use super::refusal;
 use super::watched::Watched;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
+use crate::config::Plan;
 use crate::config::plan::{KeyPlan, TenantPlan, read_keys};
 use crate::decide::{Allowance, Purse};
 use crate::fault::Fault;
@@ -26,6 +28,7 @@ pub struct Admission {
     pub(super) clock: Clock,
     pub(super) tenants: Vec<Arc<Tenant>>,
     pub(super) ring: ArcSwap<Ring>,
+    pub(super) issuer: Option<Issuer>,
     /// Held by whoever writes the file of accounts.
     pub(super) saving: Mutex<()>,
 }
@@ -42,11 +45,11 @@ pub(super) struct Tenant {
 }
 
 impl Admission {
-    /// A door for these tenants; open to everybody when there are none.
+    /// A door for the tenants of a plan; open to everybody when there are none.
     ///
     /// # Errors
     /// When a tenant's metrics can't be made.
-    pub fn new(tenants: &[TenantPlan], clock: Clock, metrics: &Metrics) -> io::Result<Self> {
+    pub fn new(plan: &Plan, clock: Clock, metrics: &Metrics) -> io::Result<Self> {
         let tenant = |(number, plan): (u32, &TenantPlan)| {
             let file = plan.key_file.as_ref();
             io::Result::Ok(Arc::new(Tenant {
@@ -61,11 +64,12 @@ impl Admission {
                 plan: plan.clone(),
             }))
         };
-        let tenants = (1..).zip(tenants).map(tenant);
+        let tenants = (1..).zip(&plan.tenants).map(tenant);
         let admission = Admission {
             clock,
             tenants: tenants.collect::<io::Result<_>>()?,
             ring: ArcSwap::default(),
+            issuer: plan.jwt.as_ref().map(Issuer::new),
             saving: Mutex::default(),
         };
         admission.make_ring();
@@ -75,7 +79,8 @@ impl Admission {
     /// Lets a request in, under its tenant's name from here on; `public` ones need no key.
     ///
     /// # Errors
-    /// `bad_request` for two keys, `unauthorized`, and `rate_limited` by requests.
+    /// `bad_request` for two keys, `unauthorized`, `forbidden` for a token that names nobody, and `rate_limited` by
+    /// requests.
     pub fn enter(
         &self,
         headers: &HeaderMap,
@@ -86,12 +91,28 @@ impl Admission {
             return Ok(Pass::OPEN);
         }
         let key = keys::brought(headers)?.ok_or_else(refusal::no_key)?;
-        let tenant = self.ring.load().owner(key)?;
+        let tenant = match (self.ring.load().owner(key)?, &self.issuer) {
+            (Some(owner), _) => owner,
+            (None, Some(issuer)) if jwt::looks_like_one(key) => self.named(issuer, key)?,
+            (None, _) => return Err(refusal::unknown_key()),
+        };
         Pass::of(tenant, self.clock, exchange)
     }
 
-    /// Looks whether files of keys have changed, and takes over what stands in them now.
+    /// The tenant that a token names.
+    fn named(&self, issuer: &Issuer, token: &[u8]) -> Result<Arc<Tenant>, Fault> {
+        let named = issuer.tenant(token, clock::wall());
+        let named = named.map_err(|flaw| refusal::bad_token(&flaw))?;
+        let mut tenants = self.tenants.iter();
+        let tenant = tenants.find(|tenant| *tenant.plan.name == *named);
+        tenant.cloned().ok_or_else(refusal::no_such_tenant)
+    }
+
+    /// Looks whether files of keys or of the issuer have changed, and takes over what stands in them now.
     pub(super) fn look_at_files(&self) {
+        if let Some(issuer) = &self.issuer {
+            issuer.look();
+        }
         let mut is_news = false;
         for tenant in &self.tenants {
             if let Some(file) = &tenant.file {

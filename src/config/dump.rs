@@ -9,9 +9,9 @@ mod worker;
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, ClassPlan, KeyPlan, Limits, Listen, LogPlan, MachinePlan, Plan, QueuePlan,
-    RegionPlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TimeoutOverrides, Timeouts,
-    WorkerPlan,
+    AccessTarget, ClassPlan, JwtPlan, KeyPlan, Limits, Listen, LogPlan, MachinePlan, Plan,
+    QueuePlan, RegionPlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TimeoutOverrides,
+    Timeouts, WorkerPlan,
 };
 use super::words::Choice;
 use crate::clock;
@@ -39,8 +39,10 @@ pub fn json(plan: &Plan) -> String {
         workers,
         routes,
         tenants,
+        jwt,
         timeouts,
         log,
+        remarks: _,
     } = plan;
     let route = |route| show_route(route, workers);
     let region = |region| show_region(region, regions);
@@ -64,6 +66,7 @@ pub fn json(plan: &Plan) -> String {
             "tenant",
             list(tenants.iter().map(|tenant| show_tenant(tenant, queue))),
         ),
+        ("jwt", or_null(jwt.as_ref().map(show_jwt))),
         ("log", show_log(log)),
     ])
 }
@@ -295,6 +298,22 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
         ("tokens_per_minute", most(tokens)),
         ("budget", list(budgets.iter().map(text))),
         ("private_prefix", private_prefix.to_string()),
+    ])
+}
+
+fn show_jwt(jwt: &JwtPlan) -> String {
+    let JwtPlan {
+        path,
+        keys: _,
+        issuer,
+        audience,
+        claim,
+    } = jwt;
+    object(&[
+        ("jwks", object(&[("file", text(path.display()))])),
+        ("issuer", text(issuer)),
+        ("audience", text(audience)),
+        ("claim", text(claim)),
     ])
 }
 

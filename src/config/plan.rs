@@ -5,6 +5,7 @@
 
 mod cost;
 mod geoip;
+mod jwks;
 mod key_file;
 mod key_hash;
 mod lora;
@@ -25,6 +26,7 @@ use crate::decide::{AllDown, Policy, RegionId};
 use crate::units::{Bytes, Currency, Seconds, WorkerId};
 pub use cost::{CostRate, MoneyUnit};
 pub use geoip::GeoIp;
+pub use jwks::{Jwk, Jwks, JwtPlan};
 pub use key_file::{KeyFile, read_keys};
 pub use key_hash::KeyHash;
 pub use lora::{AdapterPlan, LoraPlan};
@@ -65,10 +67,14 @@ pub struct Plan {
     pub routes: Vec<RoutePlan>,
     /// Who may send requests; names and keys are unique. None means everybody, without a key.
     pub tenants: Vec<TenantPlan>,
+    /// Whose tokens are taken in the place of keys.
+    pub jwt: Option<JwtPlan>,
     /// Timeouts of built-in paths, before a worker's own.
     pub timeouts: Timeouts,
     /// Logs.
     pub log: LogPlan,
+    /// What is no mistake and yet does not do what it seems to, a sentence each.
+    pub remarks: Vec<String>,
 }
 
 impl Plan {

@@ -21,6 +21,7 @@ mod forwarded;
 mod headers;
 mod judge;
 mod load_report;
+mod quota;
 pub mod refusal;
 pub mod relay;
 mod retry_after;

@@ -28,7 +28,7 @@ use super::times::Times;
 use crate::clock;
 use crate::decide::Shortlist;
 use crate::facts::Prefix;
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, Quota};
 use crate::units::{ModelName, Seconds, WorkerId};
 
 /// The longest model name that is logged; what is longer is no model's name.
@@ -61,6 +61,7 @@ pub struct Exchange {
     prefix: Arc<[u64]>,
     usage: Usage,
     tab: Arc<Tab>,
+    quota: Option<Quota>,
     status: Option<StatusCode>,
     end: End,
     at_end: AtEnd,
@@ -97,6 +98,7 @@ impl Exchange {
             prefix: Arc::default(),
             usage: Usage::default(),
             tab: Arc::default(),
+            quota: None,
             status: None,
             end: End::Unsaid,
             at_end: AtEnd::default(),
@@ -146,6 +148,17 @@ impl Exchange {
     /// When it ends, however it ends, this hears what it came to.
     pub fn at_end(&mut self, listener: Listener) {
         self.at_end = AtEnd::of(listener);
+    }
+
+    /// How its tenant's tightest limit stands.
+    pub fn set_quota(&mut self, quota: Option<Quota>) {
+        self.quota = quota;
+    }
+
+    /// How its tenant's tightest limit stood when it was let in, if there is one.
+    #[must_use]
+    pub fn quota(&self) -> Option<Quota> {
+        self.quota
     }
 
     /// Where its places write down what they took.

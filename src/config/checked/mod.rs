@@ -6,6 +6,7 @@ mod budget;
 mod cost;
 mod eject;
 mod headers;
+mod jwt;
 mod limits;
 mod listen;
 mod log;
@@ -19,6 +20,7 @@ mod origin;
 mod probe;
 mod queue;
 mod region;
+mod remarks;
 mod route;
 mod routing;
 mod state;
@@ -39,6 +41,8 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let drain = root.duration("drain");
     let currency = money::OneCurrency::of(root);
     let tenants = root.sections("tenant");
+    let has_jwt = root.given("jwt").is_some();
+    let jwt = has_jwt.then(|| jwt::jwt(&root.section("jwt")));
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
@@ -90,10 +94,11 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         zones: &zones,
         currency: &currency,
         machines: machines.as_deref(),
+        has_tokens: has_jwt,
     };
     let tenants = tenant::tenants(&tenants, &offered);
 
-    Some(Plan {
+    let mut plan = Plan {
         state: state?,
         drain: drain?,
         currency: currency.get(),
@@ -108,9 +113,13 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         workers: workers?,
         routes: routes?,
         tenants: tenants?,
+        jwt: jwt.map_or(Some(None), |jwt| jwt.map(Some))?,
         timeouts: timeouts?,
         log: log?,
-    })
+        remarks: Vec::new(),
+    };
+    plan.remarks = remarks::remarks(root, &plan);
+    Some(plan)
 }
 
 /// Where machines, clients and the proxy itself are.

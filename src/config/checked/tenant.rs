@@ -46,6 +46,8 @@ pub struct Offered<'a> {
     pub zones: &'a [Zone],
     /// What budgets are in.
     pub currency: &'a OneCurrency,
+    /// Whether tokens may name a tenant, so that it needs no key.
+    pub has_tokens: bool,
     /// The machines that cost something; `None` when they can't be read.
     pub machines: Option<&'a [MachinePlan]>,
 }
@@ -77,7 +79,7 @@ fn tenant(
         Some(value) => keys_of(&value.concealed(), section, name.as_ref(), known),
         None => Some(Vec::new()),
     };
-    if key_file.is_none() && section.given("key_hash").is_none() {
+    if key_file.is_none() && !offered.has_tokens && section.given("key_hash").is_none() {
         section.missing("key_hash");
     }
     let key_file = key_file.and_then(|value| key_file_of(&value, section, name.as_ref(), known));

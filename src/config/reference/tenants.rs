@@ -23,12 +23,20 @@ const CONCURRENT: Kind = Kind::Count {
     least: 1,
     most: 1_000_000,
 };
+const JWKS: Kind = Kind::Free {
+    syntax: "{ file = PATH }",
+    allowed: "{ file = \"PATH\" } with a JWK set in that file",
+};
+const TEXT: Kind = Kind::Free {
+    syntax: "TEXT",
+    allowed: "a string with something in it",
+};
 const PER_MINUTE: Kind = Kind::Count {
     least: 1,
     most: 1_000_000_000,
 };
 
-/// The keys of `[[tenant]]`.
+/// The keys of `[[tenant]]` and `[jwt]`.
 pub(super) const TENANTS: &[Row] = &[
     Row {
         key: "tenant",
@@ -129,5 +137,45 @@ pub(super) const TENANTS: &[Row] = &[
         purpose: "Keeps its prompts apart in what is believed of workers' prefix caches: none is sent where another tenant's equal prompt went because of that. What an engine itself shares is the engine's affair.",
         example: "private_prefix = true",
         see: &["routing.policy"],
+    },
+    Row {
+        key: "jwt",
+        kind: Kind::Section,
+        unset: Unset::Means("no tokens are taken"),
+        purpose: "Takes JSON Web Tokens in the place of keys: `Authorization: Bearer TOKEN`, signed with RS256, ES256 or EdDSA by a key of the issuer's set, with exp, iss and aud. A minute is allowed for clocks that differ. A token that names no [[tenant]] is 403, a bad one 401.",
+        example: "[jwt]\njwks = { file = \"jwks.json\" }\nissuer = \"https://id.example.com\"\naudience = \"forebay\"",
+        see: &["tenant"],
+    },
+    Row {
+        key: "jwt.jwks",
+        kind: JWKS,
+        unset: Unset::Required,
+        purpose: "The issuer's public keys, a JWK set (RFC 7517). It is looked at every second and taken over when it changes, as a key_file is; nothing is ever fetched. A key fixes its algorithm, whatever a token says.",
+        example: "jwks = { file = \"jwks.json\" }",
+        see: &["tenant.key_file"],
+    },
+    Row {
+        key: "jwt.issuer",
+        kind: TEXT,
+        unset: Unset::Required,
+        purpose: "What a token's iss must be.",
+        example: "issuer = \"https://id.example.com\"",
+        see: &["jwt.audience"],
+    },
+    Row {
+        key: "jwt.audience",
+        kind: TEXT,
+        unset: Unset::Required,
+        purpose: "What a token's aud must be or name, so that one that was issued for another service is not taken here.",
+        example: "audience = \"forebay\"",
+        see: &["jwt.issuer"],
+    },
+    Row {
+        key: "jwt.claim",
+        kind: TEXT,
+        unset: Unset::Is("\"sub\""),
+        purpose: "The claim that names the tenant.",
+        example: "claim = \"tenant\"",
+        see: &["tenant.name"],
     },
 ];
