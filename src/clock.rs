@@ -3,12 +3,15 @@
 //! Everything that is measured or timed out uses the monotonic clock, counted in [`Seconds`] since the process began,
 //! so that a jump of the wall clock moves nothing (promise P10). Wall time is for people: log lines and pages.
 
+use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::units::Seconds;
 
 /// `9999-12-31T23:59:59.999Z`
 const LAST_MILLI: u64 = 253_402_300_799_999;
+
+const DAY: f64 = 86_400.0;
 
 /// Reads the monotonic clock. Copies share one start.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +107,25 @@ pub fn from_rfc3339(text: &str) -> Option<Seconds> {
     same_day.then_some(wall + Seconds(f64::from(3_600 * hour + 60 * minute + second)))
 }
 
+/// The day in UTC that a moment of wall time lies in: when it begins, and when the next does.
+#[must_use]
+pub fn day_of(wall: Seconds) -> Range<Seconds> {
+    let begins = Seconds((wall.0.max(0.0) / DAY).floor() * DAY);
+    begins..begins + Seconds(DAY)
+}
+
+/// The calendar month in UTC that a moment of wall time lies in: when it begins, and when the next does.
+#[must_use]
+pub fn month_of(wall: Seconds) -> Range<Seconds> {
+    let first_of = |wall| {
+        let date = rfc3339(wall);
+        from_rfc3339(&format!("{}-01", &date[..7])).unwrap_or(wall)
+    };
+    let begins = first_of(wall);
+    // No month has 32 days, and no two together have as few.
+    begins..first_of(begins + Seconds(32.0 * DAY))
+}
+
 /// Numbers of so many digits with a sign between them.
 fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[u32; 3]> {
     let mut parts = text.split(between);
@@ -177,5 +199,24 @@ mod tests {
         assert_eq!(at(f64::NAN), "1970-01-01T00:00:00.000Z");
         assert_eq!(at(253_402_300_799.0), "9999-12-31T23:59:59.000Z");
         assert_eq!(at(f64::INFINITY), "9999-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn days_and_months_are_those_of_the_calendar() {
+        let at = |text: &str| from_rfc3339(text).unwrap();
+        let is = |span: Range<Seconds>, begins: &str, ends: &str| {
+            assert_eq!(span, at(begins)..at(ends));
+        };
+        for time in ["2028-02-29", "2028-02-29T12:00:00Z", "2028-02-29T23:59:59Z"] {
+            is(day_of(at(time)), "2028-02-29", "2028-03-01");
+            is(month_of(at(time)), "2028-02-01", "2028-03-01");
+        }
+        is(
+            month_of(at("2026-12-31T23:59:59Z")),
+            "2026-12-01",
+            "2027-01-01",
+        );
+        is(month_of(at("2027-01-01")), "2027-01-01", "2027-02-01");
+        assert_eq!(day_of(Seconds(-1.0)).start, Seconds::ZERO);
     }
 }

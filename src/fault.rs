@@ -6,7 +6,7 @@
 
 use http::StatusCode;
 
-use crate::units::Seconds;
+use crate::units::{ModelName, Seconds};
 
 /// What went wrong, as the contract names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +145,8 @@ pub struct Fault {
     pub kind: Kind,
     /// The cause and the way out, for a person. Never holds request text other than a model name.
     pub message: String,
+    /// What may have been meant. It is told only to whom it may be: see [`Fault::suggesting`].
+    pub suggestion: Option<ModelName>,
     /// When trying again makes sense (`Retry-After`), where that is known.
     pub retry_after: Option<Seconds>,
     /// The field of the request that is wrong (`param` of OpenAI's error object).
@@ -173,11 +175,28 @@ impl Fault {
         Fault {
             kind,
             message: message.into(),
+            suggestion: None,
             retry_after: None,
             param: None,
             allow: None,
             quota: None,
         }
+    }
+
+    /// What may have been meant.
+    #[must_use]
+    pub fn suggest(mut self, model: Option<ModelName>) -> Self {
+        self.suggestion = model;
+        self
+    }
+
+    /// Says what may have been meant, if whoever asked may hear of it.
+    #[must_use]
+    pub fn suggesting(mut self, may_hear: impl FnOnce(&ModelName) -> bool) -> Self {
+        if let Some(model) = self.suggestion.take().filter(may_hear) {
+            self.message += &format!("; did you mean `{model}`?");
+        }
+        self
     }
 
     /// Says when to come back.

@@ -16,6 +16,7 @@ pub mod fault;
 pub mod fleet;
 pub mod forward;
 pub mod inspect;
+pub mod kept;
 pub mod line;
 pub mod listener;
 pub mod observe;

@@ -42,7 +42,7 @@ pub struct App {
     /// Metrics and the access log.
     pub observe: Arc<Observe>,
     /// Who may come in.
-    pub admission: Admission,
+    pub admission: Arc<Admission>,
     /// Reads request bodies.
     pub intake: Intake,
     /// The workers as they are now.
@@ -194,6 +194,7 @@ where
         exchange.set_model(model, catalogue.knows(model));
     }
     pass.ask(facts.model.as_ref(), tokens(&facts, &way))?; // 403 429
+    exchange.set_quota(pass.quota());
 
     let deadline = Limit::of_client(deadline, facts.timeout);
     let leaves = deadline.map(|limit| exchange.started() + limit.span);
@@ -207,6 +208,7 @@ where
         zones: within(&way, pass.zones()),
         ..ask(&facts, &way, from, leaves, claim)
     };
+    pass.afford(|| app.fleet.forecast(&ask))?; // 429
     let guest = Guest {
         fleet: &app.fleet,
         ask: &ask,
@@ -216,7 +218,8 @@ where
         clock: app.clock,
     };
     let limit = Limit::of(way.timeouts(&plan).total, deadline);
-    let lease = turn(guest, limit, exchange).await?; // 403 404 429 503 504
+    let lease = turn(guest, limit, exchange).await; // 403 404 429 503 504
+    let lease = lease.map_err(|fault| fault.suggesting(|model| pass.may_use(model)))?;
 
     let errand = Errand {
         head,

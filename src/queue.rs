@@ -345,9 +345,9 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
     let only = ask.only.as_deref();
     match why {
         NoChoice::UnknownModel { nearest, .. } => {
-            let hint = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-            let message = format!("no worker serves {model}{hint}");
+            let message = format!("no worker serves {model}");
             let not_there = Fault::new(Kind::ModelNotFound, message).param("model");
+            let not_there = not_there.suggest(nearest);
             unless_silent(fleet.yet_to_tell(only, ask.zones), not_there)
         }
         NoChoice::Residency => {
@@ -510,7 +510,8 @@ mod tests {
         let fleet = fleet();
         let fault = block(first_turn(&fleet, &ask("n"))).unwrap_err();
         assert_eq!(fault.kind, Kind::ModelNotFound);
-        assert!(fault.message.contains("`m`"), "{}", fault.message);
+        let told = fault.suggesting(|_| true).message;
+        assert!(told.contains("`m`"), "{told}");
     }
 
     #[test]

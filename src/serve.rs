@@ -90,6 +90,9 @@ fn without_huge_pages() {
 fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
     let signals = Signals::catch()
         .map_err(|error| StartError(format!("signals can't be caught: {error}")))?;
+    for remark in &plan.remarks {
+        tracing::warn!("{remark}");
+    }
     let plan = settled(plan)?;
     keep_pid(&plan.state)?;
     let source = token::resolve(admin_token, plan.admin_token.as_ref(), &plan.state)
@@ -114,6 +117,10 @@ fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
             let app = app.clone();
             Box::new(move |id| line::view(&app, id))
         },
+        tenants: {
+            let admission = app.admission.clone();
+            Box::new(move || admission.accounts())
+        },
     };
     let admin = Arc::new(Admin::new(source, plan.listen.admin, sights));
     serve(&app, &admin, &gate, signals);
@@ -137,11 +144,12 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
     };
     let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
-    let admission = Admission::new(&plan.tenants, clock, &observe.metrics)
+    let admission = Admission::new(&plan, clock, &observe.metrics)
         .map_err(|error| StartError(format!("a tenant's metrics can't be made: {error}")))?;
+    admission.recall(&plan.state);
     Ok(App {
         clock,
-        admission,
+        admission: Arc::new(admission),
         intake: Intake::new(&plan.limits, observe.clone()),
         forward: Forward::new(clock, fleet.clone(), upstreams.clone()),
         upstreams,

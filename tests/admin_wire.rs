@@ -34,6 +34,7 @@ fn admin(listen: SocketAddr) -> Admin {
     let sights = Sights {
         observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
         config: "{}".into(),
+        tenants: Box::new(forebay::admission::Accounts::default),
         fleet: Box::new(|| FleetView {
             workers: Vec::new(),
             queued: Vec::new(),

@@ -172,3 +172,33 @@ fn a_reader_that_leaves_is_no_failure() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
 }
+
+#[test]
+fn what_does_nothing_is_said_and_is_no_error() {
+    let hash = "sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821";
+    let text = format!(
+        "[queue]\nclasses = [\"paid\", \"free\"]\nwait = \"30s\"\nage_up = \"60s\"\n\
+         [[region]]\nname = \"home\"\nzone = \"eu\"\n\
+         [[tenant]]\nname = \"app\"\nkey_hash = \"{hash}\"\nmodels = [\"m\", \"gone\"]\nzones = [\"eu\"]\n{GOOD}"
+    );
+    let found = forebay(&folder_with(&text), &["check"]);
+    assert_eq!(found.code, Some(0), "{}", found.err);
+    let said: Vec<_> = found.err.lines().collect();
+    assert_eq!(
+        said,
+        [
+            "warning: tenant app: no worker is configured to have the model gone",
+            "warning: tenant app: no worker is in the zone eu",
+            "warning: queue: age_up = 1m never helps the class free, which waits no longer than 30s",
+        ]
+    );
+    let untyped = text
+        .replace("age_up = \"60s\"\n", "")
+        .replace("\"gone\"", "\"m2\"");
+    let untyped = untyped.replace("models = [\"m\"]", "models = [\"m\", \"m2\"]");
+    let found = forebay(&folder_with(&untyped), &["check"]);
+    assert_eq!(
+        found.err,
+        "warning: tenant app: no worker is in the zone eu\n"
+    );
+}

@@ -32,6 +32,17 @@ const TENANT: [(&str, &str); 2] = [
     ),
 ];
 
+/// The lines that a `[jwt]` needs, by key.
+const JWT: [(&str, &str); 3] = [
+    ("jwks", "jwks = { file = \"jwks.json\" }"),
+    ("issuer", "issuer = \"https://id.example.com\""),
+    ("audience", "audience = \"forebay\""),
+];
+
+/// RFC 8037, appendix A.2.
+const JWKS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
 fn env(name: &str) -> Option<String> {
     let folder = matches!(name, "STATE_DIRECTORY" | "XDG_STATE_HOME");
     (!folder).then(|| "value-of-the-environment".to_owned())
@@ -109,11 +120,23 @@ fn file_around(row: &Row, lines: &str) -> String {
             "{}tags = [\"vision\"]\n[[route]]\npath = \"/a\"\n{lines}\n",
             worker_without("")
         ),
+        "tenant" if row.name() == "budget" => format!(
+            "[[tenant]]\n{}\n{}\n{lines}\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"1 EUR\"\n{}",
+            TENANT[0].1,
+            TENANT[1].1,
+            worker_on_desk()
+        ),
         "tenant" => {
             let others = TENANT.iter().filter(|(key, _)| *key != row.name());
             let others: Vec<_> = others.map(|(_, line)| *line).collect();
             let others = others.join("\n");
             format!("[[tenant]]\n{others}\n{lines}\n{}", worker_without(""))
+        }
+        "jwt" => {
+            let others = JWT.iter().filter(|(key, _)| *key != row.name());
+            let others: Vec<_> = others.map(|(_, line)| *line).collect();
+            let others = others.join("\n");
+            format!("[jwt]\n{others}\n{lines}\n{}", worker_without(""))
         }
         "route" if row.name() != "path" => {
             format!("{}[[route]]\npath = \"/a\"\n{lines}\n", worker_without(""))
@@ -145,6 +168,8 @@ fn every_example_of_the_reference_loads() {
     let secrets = tempfile::tempdir().unwrap();
     fs::write(secrets.path().join("admin.token"), "from-a-file\n").unwrap();
     fs::write(secrets.path().join("country.mmdb"), mmdb::countries(&[])).unwrap();
+    fs::write(secrets.path().join("app.keys"), "# nobody yet\n").unwrap();
+    fs::write(secrets.path().join("jwks.json"), JWKS).unwrap();
     for row in ROWS {
         let text = file_around(row, row.example);
         let loaded = config::parse(&text, &secrets.path().join("forebay.toml"), &env);
@@ -155,6 +180,12 @@ fn every_example_of_the_reference_loads() {
 /// Writing a default down changes nothing.
 #[test]
 fn defaults_are_what_the_reference_says() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("jwks.json"), JWKS).unwrap();
+    let parse = |text: &str| {
+        let loaded = config::parse(text, &folder.path().join("forebay.toml"), &env);
+        loaded.unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+    };
     for row in ROWS {
         let Unset::Is(default) = row.unset else {
             continue;
@@ -242,6 +273,7 @@ fn defaults_are_what_the_contract_says() {
     let mut listed = keys_of(&typed);
     listed.insert("route.repeat".to_owned()); // "unsafe", which shows only on a route
     listed.insert("tenant.private_prefix".to_owned()); // false, which shows only on a tenant
+    listed.insert("jwt.claim".to_owned()); // "sub", which shows only where tokens are taken
     for key in rows {
         assert!(
             listed.contains(key),
@@ -396,14 +428,20 @@ fn the_state_folder_is_found_by_rule() {
     assert_eq!(state(&[]).unwrap_err().iter().next().unwrap().key, "state");
 }
 
-/// `full.toml` shows every key that there is; two need a file that nobody has yet, and stand there as comments.
+/// `full.toml` shows every key that there is; those that need a file that nobody has yet stand there as comments.
 #[test]
 fn full_toml_is_full() {
     let text = fs::read_to_string("config/full.toml").unwrap();
     let shown = keys_of(
         &text
             .replace("\n# geoip", "\ngeoip")
-            .replace("\n# countries", "\ncountries"),
+            .replace("\n# countries", "\ncountries")
+            .replace("\n# key_file", "\nkey_file")
+            .replace("\n# [jwt]", "\n[jwt]")
+            .replace("\n# jwks", "\njwks")
+            .replace("\n# issuer", "\nissuer")
+            .replace("\n# audience", "\naudience")
+            .replace("\n# claim", "\nclaim"),
     );
     for row in ROWS {
         assert!(

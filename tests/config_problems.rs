@@ -224,7 +224,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     (
         "[routing]\ncost = \"1s per USD\"\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"1 EUR\"\n[[worker]]\nname = \"b\"\nurl = \"http://x\"\nmachine = \"desk\"",
-        "price is in EUR",
+        "are in EUR",
         "one currency",
     ),
     ("[eject]\nerrors = 0", "out of range", "errors = 5"),
@@ -560,9 +560,50 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "max_concurrent = ",
     ),
     (
-        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"\nbudget = \"3 EUR/day\"",
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"\ncallback_hosts = []",
         "not supported by this version yet",
         "leave it out",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"\nbudget = \"3 EUR/day\"",
+        "no machine has a price",
+        "2h/day",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"\nbudget = \"3h/week\"",
+        "for a day or a month",
+        "EUR/day",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"\nbudget = [\"3h/day\", \"4h/day\"]",
+        "counts the same for each day",
+        "keep the smaller one",
+    ),
+    (
+        "[jwt]\njwks = { url = \"https://id/jwks\" }\nissuer = \"a\"\naudience = \"b\"",
+        "nothing is fetched",
+        "file = ",
+    ),
+    (
+        "[jwt]\njwks = { file = \"none.json\" }\nissuer = \"a\"\naudience = \"b\"",
+        "can't be used: No such file",
+        "jwks_uri",
+    ),
+    (
+        "+[[tenant]]\nname = \"app\"\nkey_file = \"none.keys\"",
+        "can't be used: No such file",
+        "a line is",
+    ),
+    ("+[[tenant]]\nname = \"app\"", "is required", "key_hash = "),
+    (
+        "currency = \"euro\"",
+        "not a currency",
+        "currency = \"EUR\"",
+    ),
+    (
+        "currency = \"USD\"\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"1 EUR\"\n[[worker]]\nname = \"b\"\nurl = \"http://x\"\nmachine = \"desk\"",
+        "are in USD",
+        "one currency",
     ),
     (
         "+[[tenant]]\nname = \"app\"\nkey_hash = \"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\"\nclass = \"pad\"",

@@ -13,17 +13,15 @@ use serde_json::{Value, json};
 
 use forebay::rng::Rng;
 
-use support::client::{Answer, Client, request};
+use support::client::{Client, request};
 use support::engine::Engine;
 use support::engine::knobs::{Canned, Failure, Knobs};
 use support::expect_soon;
 use support::prompt::{CHAT, chat, stream};
 use support::proxy::{Proxy, Setup};
-use support::tenant::{bearer, hash, tenant};
+use support::tenant::{INFER, MESSAGES, ask, ask_with, bearer, hash, refused, tenant};
 
 const KEY: &str = "fb_of-the-app";
-const MESSAGES: &str = "/v1/messages";
-const INFER: &str = "/v2/models/m/infer";
 
 /// One worker with the models `m` and `n`, and these tenants.
 fn proxy(worker: &Engine, tenants: &str) -> Proxy {
@@ -31,45 +29,6 @@ fn proxy(worker: &Engine, tenants: &str) -> Proxy {
     let models = "models = [\"m\", \"n\"]";
     let setup: Setup = Proxy::setup().section(tenants);
     setup.worker_with("w", worker, models).start()
-}
-
-/// A request with this key.
-#[track_caller]
-fn ask(proxy: &Proxy, key: &str, path: &str, body: &str) -> Answer {
-    let bearer = bearer(key);
-    ask_with(proxy, &[("authorization", &bearer)], path, body)
-}
-
-#[track_caller]
-fn ask_with(proxy: &Proxy, headers: &[(&str, &str)], path: &str, body: &str) -> Answer {
-    let method = if body.is_empty() { "GET" } else { "POST" };
-    let mut client = proxy.connect();
-    client.call_with(method, path, headers, body.as_bytes())
-}
-
-/// The message of a refusal, after its shape was checked: that of its path.
-#[track_caller]
-fn refused(answer: &Answer, path: &str, status: u16, reason: &str, kind: &str) -> String {
-    let body = answer.json();
-    assert_eq!(
-        (answer.status, answer.reason()),
-        (status, Some(reason)),
-        "{path}: {body}"
-    );
-    let message = match path {
-        MESSAGES => {
-            assert_eq!(body["type"], "error", "{body}");
-            assert_eq!(body["error"]["type"], kind, "{body}");
-            &body["error"]["message"]
-        }
-        INFER => &body["error"],
-        _ => {
-            assert_eq!(body["error"]["type"], kind, "{body}");
-            assert_eq!(body["error"]["code"], reason, "{body}");
-            &body["error"]["message"]
-        }
-    };
-    message.as_str().unwrap().to_owned()
 }
 
 /// A body for each path that names model `n`.
@@ -342,6 +301,68 @@ fn tokens_are_put_aside_and_settled_by_what_is_reported() {
 }
 
 #[test]
+fn an_answer_tells_how_the_tightest_limit_stands_unless_its_worker_does() {
+    let worker = Engine::start();
+    let lines = "requests_per_minute = 1000000\ntokens_per_minute = 1000";
+    let tenants = tenant("app", KEY, lines) + &tenant("free", "fb_free", "");
+    let proxy = proxy(&worker, &tenants);
+    let told = |key: &str| {
+        let body = json!({"model": "m", "max_tokens": 500, "messages": []}).to_string();
+        let answer = ask(&proxy, key, CHAT, &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"]
+            .map(|name| answer.header(name).map(|text| text.parse::<u32>().unwrap()))
+    };
+    let [limit, remaining, reset] = told(KEY).map(Option::unwrap);
+    assert_eq!(limit, 1_000);
+    assert!((450..=500).contains(&remaining), "{remaining}");
+    assert!((30..=34).contains(&reset), "{reset}");
+    assert_eq!(told("fb_free"), [None; 3]);
+    let own = Canned::ok("{}").header("RateLimit-Limit", "7");
+    worker.tune(|knobs| knobs.canned = Some(own));
+    assert_eq!(told("fb_free"), [Some(7), None, None]);
+    expect_soon("the first is settled", || left(&proxy, KEY) > 600);
+    assert_eq!(told(KEY), [Some(7), None, None]);
+}
+
+#[test]
+fn only_models_that_it_may_use_are_shown_or_suggested_to_a_tenant() {
+    let (here, there) = (Engine::start(), Engine::start());
+    let place = |name: &str, zone: &str| {
+        let region = format!("[[region]]\nname = \"{name}\"\nzone = \"{zone}\"\n");
+        format!("{region}[[machine]]\nname = \"{name}\"\nregion = \"{name}\"\n")
+    };
+    let tenants = [
+        tenant("app", KEY, "zones = [\"eu\"]"),
+        tenant("one", "fb_one", "models = [\"nearby\", \"chat\"]"),
+        tenant("all", "fb_all", ""),
+    ];
+    let sections = place("home", "eu") + &place("away", "us") + &tenants.concat();
+    let worker = |place: &str, models: &str| format!("machine = \"{place}\"\nmodels = [{models}]");
+    let setup: Setup = Proxy::setup().section(&sections);
+    let proxy = setup
+        .worker_with("w", &here, &worker("home", "\"chat\""))
+        .worker_with("v", &there, &worker("away", "\"chat\", \"nearby1\""))
+        .start();
+    let shown = |key: &str| {
+        let list = ask(&proxy, key, "/v1/models", "").json();
+        let names = list["data"].as_array().unwrap().iter();
+        names
+            .map(|model| model["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(KEY), ["chat"]);
+    assert_eq!(shown("fb_all"), ["chat", "nearby1"]);
+    assert_eq!(ask(&proxy, KEY, "/v1/models/nearby1", "").status, 404);
+    let asked = chat("x").replace("\"m\"", "\"nearby\"");
+    for (key, is_named) in [("fb_all", true), ("fb_one", false), (KEY, false)] {
+        let answer = ask(&proxy, key, CHAT, &asked);
+        let message = refused(&answer, CHAT, 404, "model_not_found", "not_found_error");
+        assert_eq!(message.contains("nearby1"), is_named, "{message}");
+    }
+}
+
+#[test]
 fn a_client_that_leaves_has_used_what_passed_to_it() {
     let worker = Engine::with(Knobs {
         decode: 0.01,
@@ -408,7 +429,8 @@ fn however_two_hundred_requests_end_no_place_is_lost() {
         }
     });
     expect_soon("no request is open", || {
-        proxy.metric("forebay_inflight", &[("worker", "w")]) == 0.0
+        let open = &proxy.api("/api/tenants")["tenants"][0]["open"];
+        *open == 0 && proxy.metric("forebay_inflight", &[("worker", "w")]) == 0.0
     });
     // Four hang at once: every place is there.
     worker.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));

@@ -35,6 +35,7 @@ const CANARIES: [&str; 7] = [
 fn everything_shown(proxy: &Proxy, errors: &[String]) -> String {
     let pages = [
         "/metrics",
+        "/api/tenants",
         "/api/workers",
         "/api/config",
         "/ready",

@@ -11,6 +11,7 @@
 mod door;
 mod queue;
 mod requests;
+mod tenants;
 pub mod token;
 mod workers;
 
@@ -26,6 +27,7 @@ use serde::Serialize;
 pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
 pub use workers::{Decode, FleetView, Lora, Memory, Prefill, ToldRow, WorkerRow};
 
+use crate::admission::Accounts;
 use crate::clock;
 use crate::facts::name_in_path;
 use crate::observe::Observe;
@@ -65,6 +67,8 @@ pub struct Sights {
     pub fleet: Box<dyn Fn() -> FleetView + Send + Sync>,
     /// Draws the line as it is now: its first, or those who wait with this id.
     pub queue: Box<DrawQueue>,
+    /// How tenants stand now.
+    pub tenants: Box<dyn Fn() -> Accounts + Send + Sync>,
 }
 
 impl std::fmt::Debug for Sights {
@@ -114,6 +118,7 @@ impl Admin {
             "/api/queue" => self.read(request, |admin| {
                 Answer::json(sonic_rs::to_string(&(admin.sights.queue)(None)))
             }),
+            "/api/tenants" => self.read(request, Self::tenants),
             "/api/config" => self.read(request, |admin| {
                 Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
             }),
@@ -149,11 +154,16 @@ impl Admin {
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
         (self.sights.fleet)().show_in(metrics);
+        tenants::show_in(&(self.sights.tenants)(), metrics);
         Answer::new(StatusCode::OK, METRICS, metrics.render())
     }
 
     fn workers(&self) -> Answer {
         Answer::json((self.sights.fleet)().to_json(clock::wall()))
+    }
+
+    fn tenants(&self) -> Answer {
+        Answer::json(tenants::to_json(&(self.sights.tenants)()))
     }
 
     fn decision(&self, id: &str) -> Answer {
@@ -304,12 +314,13 @@ mod tests {
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 9] = [
+    const EVERY_PATH: [&str; 10] = [
         "/",
         "/health",
         "/ready",
         "/metrics",
         "/api/workers",
+        "/api/tenants",
         "/api/config",
         "/api/queue",
         "/api/requests/some",
@@ -395,6 +406,7 @@ mod tests {
         let sights = Sights {
             observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
             config: r#"{"state":"/state"}"#.into(),
+            tenants: Box::new(Accounts::default),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],
                 queued: [("paid", 3), ("free", 0)].map(class).to_vec(),

@@ -1,13 +1,22 @@
-//! What a client may send: by whose key, how often, and how much.
+//! What a client may send: by whose key, how often, how much, and at what cost.
 //!
 //! Whoever comes in has a key, where tenants are configured (`tenants`). A body is read whole before a worker is chosen,
 //! so that routing can price it and any attempt can repeat it. Two bounds keep that safe: `limits.body` for one request
 //! and `limits.buffered` for all of them together; a body counts against the latter as it arrives, not as it claims to
 //! be long.
 
+mod accounts;
 mod body;
+mod jwt;
+mod keys;
+mod pass;
 mod refusal;
 mod tenants;
+mod watched;
 
+pub use accounts::{Account, Accounts, FileState, keep_accounts};
 pub use body::{Held, Intake};
-pub use tenants::{Admission, Pass, may_hold_key};
+pub use keys::may_hold_key;
+pub use pass::Pass;
+pub use tenants::Admission;
+pub use watched::follow_files;

@@ -1,7 +1,8 @@
 //! How a tenant's request is refused: the cause and the way out, in words for the person who holds the key.
 
+use super::jwt::Flaw;
 use crate::clock;
-use crate::decide::{Limited, Refused, Reserved};
+use crate::decide::{Limited, Overdrawn, Refused, Reserved};
 use crate::fault::{Fault, Kind, Quota};
 use crate::units::{ModelName, Seconds};
 
@@ -23,6 +24,18 @@ pub(super) fn expired_key(until: Seconds) -> Fault {
     let ended = clock::rfc3339(until);
     let message = format!("this key has expired at {ended}; ask the operator for a new one");
     Fault::new(Kind::Unauthorized, message)
+}
+
+/// What is wrong is told, and nothing of the token.
+pub(super) fn bad_token(flaw: &Flaw) -> Fault {
+    let message = format!("this token is not taken: {}", flaw.0);
+    Fault::new(Kind::Unauthorized, message)
+}
+
+/// Whom it names is not repeated.
+pub(super) fn no_such_tenant() -> Fault {
+    let message = "this token is good, but names no tenant that is configured here";
+    Fault::new(Kind::Forbidden, message)
 }
 
 pub(super) fn two_keys() -> Fault {
@@ -83,4 +96,22 @@ pub(super) fn limited(refused: Refused, tokens: Reserved) -> Fault {
         Some(wait) => fault.retry_after(wait),
         None => fault,
     }
+}
+
+/// A budget is in the way.
+pub(super) fn overdrawn(overdrawn: &Overdrawn) -> Fault {
+    let stand = &overdrawn.stand;
+    let (rule, used, every) = (stand.rule, stand.used, stand.rule.every.word());
+    let begins = clock::rfc3339(stand.period.end);
+    let message = if overdrawn.is_used_up {
+        format!(
+            "this tenant's budget of {rule} is used up: {used} is spent, and the next {every} begins at {begins}"
+        )
+    } else {
+        let reserved = stand.reserved;
+        format!(
+            "what is left of this tenant's budget of {rule} is put aside for its requests under way: {used} is spent and {reserved} put aside; the next {every} begins at {begins}"
+        )
+    };
+    Fault::new(Kind::RateLimited, message).retry_after(overdrawn.wait)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::plan_file::PlanFile;
-use super::terminal::say;
+use super::terminal::{complain, say};
 
 /// Check a configuration and report everything that is wrong with it.
 #[derive(Args)]
@@ -20,6 +20,9 @@ impl Check {
     pub fn run(self) -> ExitCode {
         match self.file.load() {
             Ok((file, plan)) => {
+                for remark in &plan.remarks {
+                    complain(format_args!("warning: {remark}"));
+                }
                 let workers = counted(plan.workers.len(), "worker");
                 let routes = counted(plan.routes.len(), "route");
                 let tenants = counted(plan.tenants.len(), "tenant");

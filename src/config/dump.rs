@@ -9,9 +9,9 @@ mod worker;
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, ClassPlan, KeyPlan, Limits, Listen, LogPlan, MachinePlan, Plan, QueuePlan,
-    RegionPlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TimeoutOverrides, Timeouts,
-    WorkerPlan,
+    AccessTarget, ClassPlan, JwtPlan, KeyPlan, Limits, Listen, LogPlan, MachinePlan, Plan,
+    QueuePlan, RegionPlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TimeoutOverrides,
+    Timeouts, WorkerPlan,
 };
 use super::words::Choice;
 use crate::clock;
@@ -27,6 +27,7 @@ pub fn json(plan: &Plan) -> String {
     let Plan {
         state,
         drain,
+        currency,
         listen,
         admin_token,
         limits,
@@ -38,8 +39,10 @@ pub fn json(plan: &Plan) -> String {
         workers,
         routes,
         tenants,
+        jwt,
         timeouts,
         log,
+        remarks: _,
     } = plan;
     let route = |route| show_route(route, workers);
     let region = |region| show_region(region, regions);
@@ -47,6 +50,7 @@ pub fn json(plan: &Plan) -> String {
     object(&[
         ("state", text(state.display())),
         ("drain", text(drain)),
+        ("currency", or_null(currency.map(text))),
         ("listen", show_listen(listen, regions)),
         ("admin", object(&[("token", secret(admin_token.as_ref()))])),
         ("limits", show_limits(limits)),
@@ -62,6 +66,7 @@ pub fn json(plan: &Plan) -> String {
             "tenant",
             list(tenants.iter().map(|tenant| show_tenant(tenant, queue))),
         ),
+        ("jwt", or_null(jwt.as_ref().map(show_jwt))),
         ("log", show_log(log)),
     ])
 }
@@ -266,10 +271,12 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
     let TenantPlan {
         name,
         keys,
+        key_file,
         models,
         class,
         zones,
         quotas,
+        budgets,
         private_prefix,
     } = tenant;
     let Quotas {
@@ -278,6 +285,7 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
         tokens,
     } = quotas;
     let most = |count: &Option<u32>| or_null(count.map(|count| count.to_string()));
+    let key_file = key_file.as_ref().map(|file| text(file.path.display()));
     let models = models.as_ref().map(|names| list(names.iter().map(text)));
     let class = queue.classes.get(usize::from(*class));
     let zones = zones
@@ -286,13 +294,31 @@ fn show_tenant(tenant: &TenantPlan, queue: &QueuePlan) -> String {
     object(&[
         ("name", text(name)),
         ("key_hash", list(keys.iter().map(show_key))),
+        ("key_file", or_null(key_file)),
         ("models", or_null(models)),
         ("class", or_null(class.map(|class| text(&class.name)))),
         ("zones", or_null(zones)),
         ("max_concurrent", most(concurrent)),
         ("requests_per_minute", most(requests)),
         ("tokens_per_minute", most(tokens)),
+        ("budget", list(budgets.iter().map(text))),
         ("private_prefix", private_prefix.to_string()),
+    ])
+}
+
+fn show_jwt(jwt: &JwtPlan) -> String {
+    let JwtPlan {
+        path,
+        keys: _,
+        issuer,
+        audience,
+        claim,
+    } = jwt;
+    object(&[
+        ("jwks", object(&[("file", text(path.display()))])),
+        ("issuer", text(issuer)),
+        ("audience", text(audience)),
+        ("claim", text(claim)),
     ])
 }
 

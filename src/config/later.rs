@@ -10,7 +10,6 @@ const LATER: &[(&str, &[&str])] = &[
         &[
             "timezone",
             "workers_dir",
-            "currency",
             "model",
             "tariff",
             "jobs",
@@ -19,7 +18,7 @@ const LATER: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("tenant", &["budget", "callback_hosts"]),
+    ("tenant", &["callback_hosts"]),
     ("listen", &["tls"]),
     ("limits", &["body_rate", "connections_per_address"]),
     ("machine", &["tariff", "hours", "wake"]),

@@ -5,6 +5,8 @@
 
 mod cost;
 mod geoip;
+mod jwks;
+mod key_file;
 mod key_hash;
 mod lora;
 mod machine;
@@ -21,9 +23,11 @@ use http::uri::PathAndQuery;
 use ipnet::IpNet;
 
 use crate::decide::{AllDown, Policy, RegionId};
-use crate::units::{Bytes, Seconds, WorkerId};
+use crate::units::{Bytes, Currency, Seconds, WorkerId};
 pub use cost::{CostRate, MoneyUnit};
 pub use geoip::GeoIp;
+pub use jwks::{Jwk, Jwks, JwtPlan};
+pub use key_file::{KeyFile, read_keys};
 pub use key_hash::KeyHash;
 pub use lora::{AdapterPlan, LoraPlan};
 pub use machine::MachinePlan;
@@ -39,6 +43,8 @@ pub struct Plan {
     pub state: PathBuf,
     /// The longest a stopping process waits for open requests.
     pub drain: Seconds,
+    /// What all amounts of money are in; `None` where there is none, and none was named.
+    pub currency: Option<Currency>,
     /// Addresses.
     pub listen: Listen,
     /// The admin token, when the operator chose one; the state folder's otherwise.
@@ -61,10 +67,14 @@ pub struct Plan {
     pub routes: Vec<RoutePlan>,
     /// Who may send requests; names and keys are unique. None means everybody, without a key.
     pub tenants: Vec<TenantPlan>,
+    /// Whose tokens are taken in the place of keys.
+    pub jwt: Option<JwtPlan>,
     /// Timeouts of built-in paths, before a worker's own.
     pub timeouts: Timeouts,
     /// Logs.
     pub log: LogPlan,
+    /// What is no mistake and yet does not do what it seems to, a sentence each.
+    pub remarks: Vec<String>,
 }
 
 impl Plan {

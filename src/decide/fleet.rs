@@ -138,6 +138,20 @@ impl FleetState {
         self.change(id, left)
     }
 
+    /// The busy time of its machine that has fallen to a request so far; none when its worker has lost it.
+    pub fn share_of(&mut self, booking: &Booking, now: Seconds) -> Seconds {
+        let found = self.roster.at(booking.worker());
+        found.map_or(Seconds::ZERO, |(worker, machine)| {
+            worker.share_of(booking, machine, now)
+        })
+    }
+
+    /// The busy time that a request is expected to need on each worker that may serve it, if nobody else is there.
+    #[must_use]
+    pub fn forecast(&self, ask: &Ask) -> Vec<(WorkerId, Seconds)> {
+        self.roster.forecast(ask)
+    }
+
     /// Time has passed: ejections and holds end. Called several times a second; call [`grants`](Self::grants) next.
     pub fn tick(&mut self, now: Seconds) -> Vec<StateChange> {
         let left: Vec<_> = self.roster.tick(now).collect();

@@ -18,6 +18,7 @@
 
 use super::density::Density;
 use super::traffic::{MOST_TOKENS, OUTPUT_PRIOR};
+use crate::fault::Quota;
 use crate::units::{Length, Seconds};
 
 /// The time in which an allowance comes back.
@@ -171,6 +172,19 @@ impl Allowance {
         if let Some(rate) = &mut self.tokens {
             rate.settle(used.sum() - reserved.sum());
         }
+    }
+
+    /// The limit by the minute of which the smallest share is left.
+    #[must_use]
+    pub fn tightest(&self, now: Seconds) -> Option<Quota> {
+        let rates = [&self.requests, &self.tokens];
+        let tighter = |one: &&Rate, other: &&Rate| one.owed(now).0.total_cmp(&other.owed(now).0);
+        let rate = rates.into_iter().flatten().max_by(tighter)?;
+        Some(Quota {
+            limit: rate.most,
+            remaining: rate.left(now),
+            reset: rate.owed(now),
+        })
     }
 
     /// Requests that are open.
@@ -343,6 +357,21 @@ mod tests {
         let refused = allowance.reserve(tokens(1_001.0), Seconds::ZERO);
         assert_eq!(refused.unwrap_err().wait, None);
         assert!(allowance.reserve(tokens(1_000.0), Seconds::ZERO).is_ok());
+    }
+
+    #[test]
+    fn the_tightest_limit_is_the_one_that_was_used_most() {
+        let mut allowance = per_minute(Some(10), Some(1_000));
+        let now = Seconds(5.0);
+        allowance.begin(now).unwrap();
+        let told = |allowance: &Allowance| {
+            let quota = allowance.tightest(now).unwrap();
+            (quota.limit, quota.remaining)
+        };
+        assert_eq!(told(&allowance), (10, 9));
+        allowance.reserve(tokens(500.0), now).unwrap();
+        assert_eq!(told(&allowance), (1_000, 500));
+        assert_eq!(per_minute(None, None).tightest(now), None);
     }
 
     #[test]

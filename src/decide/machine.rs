@@ -27,6 +27,12 @@
 //! and κ can't be told apart on a worker that is never alone; then the line holds both, which is right as long as nothing
 //! changes. Any samples taken alone pull the line to the speed alone, and κ follows.
 //!
+//! A machine's busy time is also what is paid for. While n requests are on it, an n-th of each second falls to each of them,
+//! whichever of its workers they are on. So the shares of all add up to the time in which the machine was busy, no more and
+//! no less, and who is there alone pays for all of it. Shares by tokens would be fairer to short requests, but nobody can
+//! know them before the end, and an engine that batches is held by its requests, not by their tokens. A request costs what
+//! fell to it between two readings of one sum, ∫ dt/n.
+//!
 //! 2026-11-30: believed that 1 + κ·m at the mean m of a sample's span would do. Seen that a card which halves was taken for
 //! κ = 0.6: a sample that is slowed for half of its *work* is slowed for two thirds of its *time*.
 
@@ -67,6 +73,8 @@ pub(super) struct Mark {
     shared: f64,
     /// The integral of the neighbours that a busy worker has.
     neighbours: f64,
+    /// The busy time that fell to a request which was there all along.
+    each: f64,
 }
 
 /// What company a busy worker had over a span of time.
@@ -112,6 +120,7 @@ impl Default for Coupling {
 impl Machine {
     /// A worker of it that holds so many requests gets one more.
     pub(super) fn take(&mut self, held: u32, now: Seconds) {
+        self.advance(now);
         if held == 0 {
             self.begin(now);
         }
@@ -120,6 +129,7 @@ impl Machine {
 
     /// A request has ended on a worker of it that still holds so many.
     pub(super) fn give_back(&mut self, left: u32, now: Seconds) {
+        self.advance(now);
         self.held = self.held.saturating_sub(1);
         if left == 0 {
             self.end(now);
@@ -128,6 +138,7 @@ impl Machine {
 
     /// A worker of it loses all requests that it holds.
     pub(super) fn lose(&mut self, held: u32, now: Seconds) {
+        self.advance(now);
         self.held = self.held.saturating_sub(held);
         if held > 0 {
             self.end(now);
@@ -186,6 +197,11 @@ impl Machine {
         }
     }
 
+    /// The busy time that has fallen to a request which came then and is still there.
+    pub(super) fn share_since(&mut self, came: Mark, now: Seconds) -> Seconds {
+        Seconds(self.mark(now).each - came.each)
+    }
+
     /// κ: how much longer everything takes per busy neighbour.
     pub(super) fn coupling(&self) -> f64 {
         let Coupling { lost, exposed } = self.coupling;
@@ -229,11 +245,15 @@ impl Machine {
             at,
             shared,
             neighbours,
+            each,
         } = &mut self.company;
         let span = (now - *at).max(Seconds::ZERO).0;
         if self.busy > 1 {
             *shared += span;
             *neighbours += span * f64::from(self.busy - 1);
+        }
+        if self.held > 0 {
+            *each += span / f64::from(self.held);
         }
         *at = at.max(now);
     }
@@ -302,6 +322,22 @@ mod tests {
         let since = machine.mark(Seconds(6.0));
         assert_eq!(machine.company(since, Seconds(6.0)), Company::default());
         assert_eq!(machine.company(since, Seconds(9.0)), Company::default());
+    }
+
+    #[test]
+    fn a_busy_second_falls_in_equal_parts_to_all_who_are_there() {
+        let mut machine = Machine::default();
+        let came = |machine: &mut Machine, held, now| {
+            machine.take(held, Seconds(now));
+            machine.mark(Seconds(now))
+        };
+        let first = came(&mut machine, 0, 1.0);
+        let neighbour = came(&mut machine, 0, 3.0);
+        let third = came(&mut machine, 1, 4.0);
+        let share = |machine: &mut Machine, since| machine.share_since(since, Seconds(7.0)).0;
+        let shares = [first, neighbour, third].map(|since| share(&mut machine, since));
+        assert_eq!(shares, [3.5, 1.5, 1.0]);
+        assert_eq!(shares.iter().sum::<f64>(), 6.0, "busy from 1 to 7");
     }
 
     #[test]

@@ -30,6 +30,7 @@
 mod ask;
 mod backlog;
 mod booking;
+mod budget;
 mod calibration;
 mod condition;
 mod considered;
@@ -70,6 +71,7 @@ pub use ask::{
     Ask, Choice, Claim, MOST_CLASSES, Names, NoChoice, Outcome, Rules, Told, Work, WorkerSpec,
 };
 pub use booking::Booking;
+pub use budget::{Amount, Budget, BudgetRule, Every, Expense, Overdrawn, Purse, Stand};
 pub use calibration::{TEST_OUTPUT, Test, Tests};
 pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};
 pub use cost::Terms;

@@ -10,6 +10,7 @@
 mod ahead;
 mod considering;
 mod eligible;
+mod forecast;
 mod holds;
 mod in_time;
 mod models;

@@ -351,6 +351,19 @@ impl Worker {
         weighed.eject_for
     }
 
+    /// The busy time of its machine that has fallen to a request so far.
+    pub(super) fn share_of(
+        &self,
+        booking: &Booking,
+        machine: &mut Machine,
+        now: Seconds,
+    ) -> Seconds {
+        if !self.is_current(booking) {
+            return Seconds::ZERO;
+        }
+        machine.share_since(booking.company, now)
+    }
+
     /// Takes it out; what it holds goes on.
     pub(super) fn eject(&mut self, cause: EjectCause, now: Seconds) {
         self.condition.eject(cause, now);

@@ -7,6 +7,7 @@
 mod adapters;
 mod inquirer;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::catalogue::{self, Alias, Catalogue, Offer};
@@ -156,6 +157,19 @@ impl Fleet {
     pub fn yet_to_tell(&self, only: Option<&[WorkerId]>, zones: Option<Zones>) -> Option<Arc<str>> {
         let inherited = self.remembered.lock().inherited();
         self.silent(only, zones, inherited)
+    }
+
+    /// The models of workers within these zones, by the names that clients say.
+    #[must_use]
+    pub fn models_within(&self, zones: Zones) -> BTreeSet<ModelName> {
+        let catalogue = self.catalogue();
+        let core = self.core.lock();
+        let workers = (0..).map(WorkerId).take(core.profiles.len());
+        workers
+            .filter(|id| core.state.is_within(*id, Some(zones)))
+            .flat_map(|id| catalogue.of(id))
+            .map(|alias| alias.client.clone())
+            .collect()
     }
 
     /// A worker, among these only, that a name which others have may belong to as well, because it has not said yet what

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Fleet, report};
 use crate::decide::{Booking, Choice, Outcome};
+use crate::observe::Tab;
 use crate::units::{Seconds, WorkerId};
 
 /// A booked place. Given back exactly once: by [`Lease::finish`], or when it is dropped, which means that the client
@@ -12,6 +13,7 @@ pub struct Lease {
     fleet: Arc<Fleet>,
     booking: Option<Booking>,
     worker: WorkerId,
+    tab: Option<Arc<Tab>>,
 }
 
 impl Lease {
@@ -20,6 +22,7 @@ impl Lease {
             fleet,
             worker: choice.worker,
             booking: Some(choice.booking),
+            tab: None,
         }
     }
 
@@ -27,6 +30,11 @@ impl Lease {
     #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.worker
+    }
+
+    /// What it will have taken of its machine goes on this tab.
+    pub fn charge_to(&mut self, tab: &Arc<Tab>) {
+        self.tab = Some(Arc::clone(tab));
     }
 
     /// The first byte of the answer came.
@@ -49,10 +57,14 @@ impl Lease {
 
     fn give_back(&mut self, outcome: Outcome) {
         if let Some(booking) = self.booking.take() {
-            let change = self
-                .fleet
-                .change(|core, now| core.state.finish(booking, outcome, now));
+            let (share, change) = self.fleet.change(|core, now| {
+                let share = core.state.share_of(&booking, now);
+                (share, core.state.finish(booking, outcome, now))
+            });
             change.iter().for_each(report);
+            if let Some(tab) = self.tab.take().filter(|_| is_paid_for(outcome)) {
+                tab.add(self.fleet.expense(self.worker, share));
+            }
         }
     }
 }
@@ -68,5 +80,17 @@ impl std::fmt::Debug for Lease {
         f.debug_struct("Lease")
             .field("worker", &self.worker)
             .finish_non_exhaustive()
+    }
+}
+
+/// Whether whoever asked has to pay for it: not for what failed, or was never begun.
+fn is_paid_for(outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Answered { .. } | Outcome::Gone | Outcome::Rejected => true,
+        Outcome::Failed
+        | Outcome::Lost
+        | Outcome::Refused
+        | Outcome::Unsent
+        | Outcome::Busy { .. } => false,
     }
 }

@@ -53,11 +53,11 @@ use remembered::Remembered;
 use crate::clock::{self, Clock};
 use crate::config::Plan;
 use crate::decide::{
-    Ask, Choice, FleetState, Grant, LineFull, NoChoice, Shortlist, State, StateChange, Test,
-    Ticket, WorkerView,
+    Ask, Choice, Expense, FleetState, Grant, LineFull, NoChoice, Shortlist, State, StateChange,
+    Test, Ticket, WorkerView,
 };
 use crate::rng::Rng;
-use crate::units::{Seconds, WorkerId};
+use crate::units::{Money, Seconds, WorkerId};
 
 /// What a choice led to.
 #[derive(Debug)]
@@ -74,6 +74,8 @@ pub struct Fleet {
     core: Mutex<Core>,
     pulses: Vec<Pulse>,
     loaders: Vec<Loader>,
+    /// What an hour of each worker's machine costs.
+    hourly: Vec<Option<Money>>,
     catalogue: ArcSwap<Catalogue>,
     /// Locked for a moment, also while the core is, and never the other way round.
     remembered: Mutex<Remembered>,
@@ -117,6 +119,11 @@ impl Fleet {
             core: Mutex::new(core),
             pulses,
             loaders: plan.workers.iter().map(Loader::of).collect(),
+            hourly: plan
+                .workers
+                .iter()
+                .map(|worker| plan.machine_of(worker)?.price_per_hour)
+                .collect(),
             catalogue: ArcSwap::default(),
             remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
             saving: Mutex::default(),
@@ -237,6 +244,22 @@ impl Fleet {
     /// Opening a connection to a worker took this long.
     pub fn connected(&self, worker: WorkerId, rtt: Seconds) {
         self.core.lock().state.connected(worker, rtt);
+    }
+
+    /// The most that a request is expected to take, if it goes alone to the dearest machine that may serve it.
+    #[must_use]
+    pub fn forecast(&self, ask: &Ask) -> Expense {
+        let forecast = self.core.lock().state.forecast(ask);
+        let expenses = forecast
+            .into_iter()
+            .map(|(worker, busy)| self.expense(worker, busy));
+        expenses.fold(Expense::default(), Expense::or_more)
+    }
+
+    /// So much time of a worker's machine.
+    fn expense(&self, worker: WorkerId, busy: Seconds) -> Expense {
+        let hour = self.hourly.get(worker.index()).copied().flatten();
+        Expense::of(busy, hour)
     }
 
     /// All workers as they are now, in the plan's order.

@@ -4,18 +4,14 @@
 //! (404), and it can't ask a worker that is down. A name is forgotten when nobody reported it for a week; wall time
 //! decides that and nothing else, so a clock that jumps can at worst forget a name that the next report brings back.
 //!
-//! The file is written beside its place and moved there. One that can't be read counts as empty: names are a
-//! convenience, and no reason not to start.
+//! A file that can't be read counts as empty: names are a convenience, and no reason not to start.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::nesting;
+use crate::kept;
 use crate::units::{ModelName, Seconds};
 
 const FILE: &str = "models.json";
@@ -32,7 +28,7 @@ const MOST: usize = 10_000;
 /// Names and when they were last reported.
 #[derive(Debug)]
 pub(super) struct Remembered {
-    path: PathBuf,
+    state: PathBuf,
     seen: BTreeMap<ModelName, Seconds>,
     written: Seconds,
     inherited: bool,
@@ -47,11 +43,10 @@ struct File {
 impl Remembered {
     /// What the state folder has.
     pub(super) fn read(state: &Path, wall: Seconds) -> Self {
-        let path = state.join(FILE);
-        let models = match read(&path) {
-            Ok(models) => models,
+        let models = match kept::read::<File>(state, FILE) {
+            Ok(file) => file.map(|file| file.models).unwrap_or_default(),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "known model names can't be read");
+                tracing::warn!(%error, "{FILE} is ignored: known model names can't be read");
                 BTreeMap::new()
             }
         };
@@ -61,7 +56,7 @@ impl Remembered {
         });
         let seen: BTreeMap<_, _> = seen.collect();
         Remembered {
-            path,
+            state: state.to_path_buf(),
             inherited: !seen.is_empty(),
             seen,
             written: wall,
@@ -109,43 +104,15 @@ impl Remembered {
         let file = File {
             models: models.collect(),
         };
-        if let Err(error) = replace(&self.path, &file) {
-            tracing::warn!(path = %self.path.display(), %error, "known model names can't be written");
+        if let Err(error) = kept::write(&self.state, FILE, &file) {
+            tracing::warn!(%error, "{FILE} can't be written: model names are forgotten with this process");
         }
     }
-}
-
-fn read(path: &Path) -> io::Result<BTreeMap<String, f64>> {
-    match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        Err(error) => Err(error),
-        Ok(text) if nesting::is_too_deep(&text) => Err(io::Error::other("nested too deep")),
-        Ok(text) => {
-            let file: File = sonic_rs::from_slice(&text).map_err(io::Error::other)?;
-            Ok(file.models)
-        }
-    }
-}
-
-fn replace(path: &Path, file: &File) -> io::Result<()> {
-    let text = sonic_rs::to_string(file).map_err(io::Error::other)?;
-    let draft = path.with_extension("new");
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    let mut draft_file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)?;
-    draft_file.write_all(text.as_bytes())?;
-    fs::rename(&draft, path)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

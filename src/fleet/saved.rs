@@ -1,15 +1,10 @@
 //! What was learned of speeds, kept in the state folder: a restarted proxy knows its workers at once.
 //!
-//! A file per process would be read by none and a database is not needed for a page of numbers: `speeds.json` is written
-//! whole every minute and at the end, beside the old one and then in its place, so a reader finds one or the other. It is
-//! read once, before the first request. It is advice: whatever is wrong with it, the proxy starts, says so once, and
+//! A database is not needed for a page of numbers: `speeds.json` is written whole every minute and at the end (`kept.rs`),
+//! and read once, before the first request. It is advice: whatever is wrong with it, the proxy starts, says so once, and
 //! learns anew. A worker is known again by its name, its address and its engine together; another machine behind an old
 //! name starts afresh. How machines disturb each other is not kept: it is learned within minutes of use.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,14 +14,12 @@ use super::Fleet;
 use crate::config::plan::WorkerPlan;
 use crate::config::{Choice, Plan};
 use crate::decide::SavedSpeeds;
+use crate::kept;
 use crate::units::{Seconds, WorkerId};
 
 const FILE: &str = "speeds.json";
-const FRESH: &str = "speeds.json.new";
 /// The shape of the file that is understood here.
 const VERSION: u32 = 1;
-/// A longer file is not ours.
-const LARGEST: u64 = 16 << 20;
 /// Time between two writings.
 const PAUSE: Seconds = Seconds(60.0);
 
@@ -77,16 +70,21 @@ impl Fleet {
         }
         drop(core);
         let _alone = self.saving.lock();
-        if let Err(error) = write(&plan.state, &document) {
+        if let Err(error) = kept::write(&plan.state, FILE, &document) {
             tracing::warn!("{FILE} can't be written: {error}");
         }
     }
 
     /// Takes in what an earlier process has learned.
     pub fn recall_speeds(&self, plan: &Plan) {
-        match read(&plan.state) {
-            Ok(document) => self.recall(plan, &document),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        match kept::read::<Document>(&plan.state, FILE) {
+            Ok(None) => {}
+            Ok(Some(document)) if document.version == VERSION => self.recall(plan, &document),
+            Ok(Some(Document { version, .. })) => {
+                tracing::warn!(
+                    "{FILE} is ignored, speeds are learned anew: it is of version {version}"
+                );
+            }
             Err(error) => {
                 tracing::warn!("{FILE} is ignored, speeds are learned anew: {error}");
             }
@@ -136,31 +134,4 @@ fn address(worker: &WorkerPlan) -> String {
 
 fn engine(worker: &WorkerPlan) -> &'static str {
     worker.engine.map_or("", Choice::word)
-}
-
-/// For the owner's eyes: the folder holds the admin token too.
-fn write(state: &Path, document: &Document) -> io::Result<()> {
-    let text = sonic_rs::to_string(document).map_err(io::Error::other)?;
-    let fresh = state.join(FRESH);
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&fresh)?.write_all(text.as_bytes())?;
-    fs::rename(fresh, state.join(FILE))
-}
-
-fn read(state: &Path) -> io::Result<Document> {
-    let mut text = String::new();
-    let length = File::open(state.join(FILE))?
-        .take(LARGEST + 1)
-        .read_to_string(&mut text)?;
-    if length as u64 > LARGEST {
-        return Err(io::Error::other("it is longer than 16 MiB"));
-    }
-    let document: Document = sonic_rs::from_str(&text)
-        .map_err(|_| io::Error::other("it is not what this version writes"))?;
-    if document.version != VERSION {
-        let version = document.version;
-        return Err(io::Error::other(format!("it is of version {version}")));
-    }
-    Ok(document)
 }

@@ -90,13 +90,14 @@ impl Forward {
     /// Sends to the worker on which a place is held, and judges what comes. A failed attempt has given its place back.
     pub(super) async fn attempt(
         &self,
-        lease: Lease,
+        mut lease: Lease,
         errand: &Errand<'_>,
         tally: &mut Tally,
         exchange: &mut Exchange,
     ) -> Result<Box<Begun>, (Judgement, Failure)> {
         let worker = lease.worker();
         exchange.attempt(worker);
+        lease.charge_to(exchange.tab());
         match self.send(worker, errand, tally, exchange).await {
             Ok(begin) => {
                 if begin.judged.ending == Ending::Unsupported {

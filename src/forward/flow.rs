@@ -298,8 +298,8 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        // The client left: the place is given back by the lease itself.
-        if let Some(lease) = &self.lease {
+        // The client left: the place is given back by the lease itself, before the exchange asks what it took.
+        if let Some(lease) = self.lease.take() {
             self.exchange
                 .attempt_ended(lease.worker(), Kind::ClientGone.label());
         }

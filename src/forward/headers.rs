@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 
 use super::load_report::LoadReport;
-use super::{Errand, forwarded};
+use super::{Errand, forwarded, quota};
 use crate::admission::may_hold_key;
 use crate::config::plan::{Protocol, WorkerPlan};
 use crate::facts::{BuiltIn, percent_encoded};
@@ -205,6 +205,9 @@ pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchang
         headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     }
     headers.append(SERVER_TIMING, exchange.server_timing(now));
+    if let Some(quota) = exchange.quota() {
+        quota::show(headers, quota);
+    }
     ours(headers, exchange);
 }
 

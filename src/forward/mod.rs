@@ -22,6 +22,7 @@ mod headers;
 pub mod heartbeat;
 mod judge;
 mod load_report;
+mod quota;
 pub mod refusal;
 pub mod relay;
 mod retry_after;

@@ -2,23 +2,16 @@
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::headers::X_FOREBAY_REASON;
+use super::quota;
 use super::relay::{self, Relay};
 use crate::facts::Dialect;
-use crate::fault::{Fault, Kind, Quota};
+use crate::fault::{Fault, Kind};
 use crate::observe::Exchange;
 use crate::units::Seconds;
-
-/// How a limit stands, in whole numbers (draft-ietf-httpapi-ratelimit-headers-06): what OpenAI's and Anthropic's
-/// own headers tell under other names.
-const RATE_LIMIT: [HeaderName; 3] = [
-    HeaderName::from_static("ratelimit-limit"),
-    HeaderName::from_static("ratelimit-remaining"),
-    HeaderName::from_static("ratelimit-reset"),
-];
 
 /// Whether it makes sense to send the request once more: OpenAI's and Anthropic's clients repeat what is 429 or 5xx
 /// unless this says no.
@@ -40,7 +33,7 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) ->
         HeaderValue::from_static(fault.kind.label()),
     );
     if let Some(wait) = fault.retry_after {
-        fields.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+        fields.insert(RETRY_AFTER, HeaderValue::from(quota::whole_seconds(wait)));
     }
     if is_in_vain(fault) {
         fields.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
@@ -49,7 +42,7 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) ->
         fields.insert(ALLOW, HeaderValue::from_static(methods));
     }
     if let Some(quota) = fault.quota {
-        show_quota(fields, quota);
+        quota::show(fields, quota);
     }
     if fault.kind == Kind::Unauthorized {
         fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -65,27 +58,6 @@ fn is_in_vain(fault: &Fault) -> bool {
         Kind::RateLimited => fault.retry_after.is_none_or(|wait| wait > LONGEST_HEEDED),
         _ => false,
     }
-}
-
-fn show_quota(fields: &mut HeaderMap, quota: Quota) {
-    let numbers = [
-        u64::from(quota.limit),
-        u64::from(quota.remaining),
-        whole_seconds(quota.reset),
-    ];
-    for (name, number) in RATE_LIMIT.iter().zip(numbers) {
-        fields.insert(name, HeaderValue::from(number));
-    }
-}
-
-/// Rounded up: coming back early is refused again.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a wait of seconds"
-)]
-fn whole_seconds(wait: Seconds) -> u64 {
-    wait.0.ceil().max(1.0) as u64
 }
 
 /// The error object of an OpenAI-shaped answer.
@@ -197,13 +169,5 @@ mod tests {
             json!({"type": "error", "error": {"type": "not_found_error", "message": message}});
         assert_eq!(told(Dialect::Anthropic), anthropic);
         assert_eq!(told(Dialect::KServe), json!({"error": message}));
-    }
-
-    #[test]
-    fn waits_are_rounded_up_to_whole_seconds() {
-        assert_eq!(
-            [0.0, 0.2, 1.0, 1.1].map(|wait| whole_seconds(Seconds(wait))),
-            [1, 1, 1, 2]
-        );
     }
 }

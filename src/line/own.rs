@@ -40,7 +40,9 @@ pub(super) fn answer(app: &App, way: &Way<'_>, pass: &Pass) -> Result<Option<Own
         BuiltIn::KServeReady => app.ready().map(|()| empty())?,
         BuiltIn::Models => json(&ModelList {
             object: "list",
-            data: theirs(&app.fleet.catalogue(), pass).map(model).collect(),
+            data: theirs(app, &app.fleet.catalogue(), pass)
+                .map(model)
+                .collect(),
         }),
         BuiltIn::Model(name) => json(&model(&served(app, pass, &name_in_path(name))?)),
         BuiltIn::KServeServer => json(&Server {
@@ -50,7 +52,7 @@ pub(super) fn answer(app: &App, way: &Way<'_>, pass: &Pass) -> Result<Option<Own
         }),
         BuiltIn::KServeIndex => {
             let catalogue = app.fleet.catalogue();
-            let models = theirs(&catalogue, pass);
+            let models = theirs(app, &catalogue, pass);
             json(&index(models, &catalogue, &app.fleet.snapshot()))
         }
         BuiltIn::KServeRefused => {
@@ -64,7 +66,7 @@ pub(super) fn answer(app: &App, way: &Way<'_>, pass: &Pass) -> Result<Option<Own
 
 fn served(app: &App, pass: &Pass, name: &str) -> Result<ModelName, Fault> {
     let catalogue = app.fleet.catalogue();
-    let found = theirs(&catalogue, pass).find(|served| served.as_str() == name);
+    let found = theirs(app, &catalogue, pass).find(|served| served.as_str() == name);
     let found = found.cloned();
     found.ok_or_else(|| {
         let not_there = "no worker serves a model of this name";
@@ -73,10 +75,18 @@ fn served(app: &App, pass: &Pass, name: &str) -> Result<ModelName, Fault> {
     })
 }
 
-/// The models that a request may be shown.
-fn theirs<'a>(catalogue: &'a Catalogue, pass: &Pass) -> impl Iterator<Item = &'a ModelName> {
+/// The models that a request may be shown: its tenant's, as far as a worker that it may go to serves them.
+fn theirs<'a>(
+    app: &App,
+    catalogue: &'a Catalogue,
+    pass: &Pass,
+) -> impl Iterator<Item = &'a ModelName> {
+    let within = pass.zones().map(|zones| app.fleet.models_within(zones));
     let served = catalogue.served().iter();
-    served.filter(|model| pass.may_use(model))
+    served.filter(move |model| {
+        let is_near = within.as_ref().is_none_or(|names| names.contains(*model));
+        is_near && pass.may_use(model)
+    })
 }
 
 /// These models, and whether somebody who serves them is up.

@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use super::series::Usage;
+use crate::decide::Expense;
 use crate::fault::Kind;
 
 /// What a request came to, as whoever keeps accounts is told at its end.
@@ -14,6 +15,8 @@ pub struct Spent {
     pub prompt: Option<u64>,
     /// Tokens of its answer, as reported, else as many as passed one by one, if any did.
     pub output: Option<u64>,
+    /// What it took of machines.
+    pub expense: Expense,
 }
 
 /// Hears what a request came to.
@@ -44,8 +47,8 @@ impl std::fmt::Debug for AtEnd {
 }
 
 impl Spent {
-    /// By the attempts made, the status counted, and the tokens.
-    pub(super) fn of(attempts: u32, status: StatusCode, usage: Usage) -> Self {
+    /// By the attempts made, the status counted, the tokens, and what it took of machines.
+    pub(super) fn of(attempts: u32, status: StatusCode, usage: Usage, expense: Expense) -> Self {
         let failed = status.is_client_error() || status.is_server_error();
         Spent {
             served: attempts > 0 && (!failed || status == Kind::ClientGone.status()),
@@ -53,6 +56,7 @@ impl Spent {
             output: usage
                 .output
                 .or(Some(usage.passed).filter(|passed| *passed > 0)),
+            expense,
         }
     }
 }

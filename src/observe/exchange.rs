@@ -12,23 +12,25 @@
 //!
 //! This file is long because an exchange has a method for each fact that it is told, and that is all it has.
 
+mod told;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderValue, Method, StatusCode, Uri};
 
 use super::Observe;
-use super::access_line::AccessLine;
-use super::decisions::{Decision, Made};
+use super::decisions::Made;
 use super::ending::{AtEnd, End, Listener, Spent};
 use super::names::{OTHER, RouteName};
 use super::request_id;
 use super::series::{ModelSeries, Models, Usage};
+use super::tab::Tab;
 use super::times::Times;
 use crate::clock;
 use crate::decide::Shortlist;
 use crate::facts::Prefix;
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, Quota};
 use crate::units::{ModelName, Seconds, WorkerId};
 
 /// The longest model name that is logged; what is longer is no model's name.
@@ -62,6 +64,8 @@ pub struct Exchange {
     /// Hashes of its prompt's blocks, where the log tells them.
     prefix: Arc<[u64]>,
     usage: Usage,
+    tab: Arc<Tab>,
+    quota: Option<Quota>,
     status: Option<StatusCode>,
     /// The client has seen the status, which stays.
     begun: bool,
@@ -100,6 +104,8 @@ impl Exchange {
             bytes_out: 0,
             prefix: Arc::default(),
             usage: Usage::default(),
+            tab: Arc::default(),
+            quota: None,
             status: None,
             begun: false,
             end: End::Unsaid,
@@ -150,6 +156,23 @@ impl Exchange {
     /// When it ends, however it ends, this hears what it came to.
     pub fn at_end(&mut self, listener: Listener) {
         self.at_end = AtEnd::of(listener);
+    }
+
+    /// How its tenant's tightest limit stands.
+    pub fn set_quota(&mut self, quota: Option<Quota>) {
+        self.quota = quota;
+    }
+
+    /// How its tenant's tightest limit stood when it was let in, if there is one.
+    #[must_use]
+    pub fn quota(&self) -> Option<Quota> {
+        self.quota
+    }
+
+    /// Where its places write down what they took.
+    #[must_use]
+    pub fn tab(&self) -> &Arc<Tab> {
+        &self.tab
     }
 
     /// Which model was asked for; `known` says that it is one of ours, and not only a client's word.
@@ -344,6 +367,7 @@ impl Exchange {
             series.count(total, self.first_byte_after());
         }
         self.series.count_tokens(self.usage);
+        self.series.count_cost(self.tab.sum().money, families);
         self.observe
             .metrics
             .reuse
@@ -356,54 +380,6 @@ impl Exchange {
 
     fn first_byte_after(&self) -> Option<Seconds> {
         self.times.first_byte.map(|first| first - self.started)
-    }
-
-    /// What is kept of it when it is over. Its id is copied: it may be a part of all that the client sent.
-    fn decision(&mut self, status: StatusCode, reason: &'static str, total: Seconds) -> Decision {
-        Decision {
-            id: self.id.to_str().unwrap_or_default().into(),
-            arrived: self.arrived,
-            route: self.route.take(),
-            tenant: Arc::clone(self.series.tenant()),
-            model: self.model.take(),
-            worker: self.worker,
-            status,
-            reason,
-            attempts: self.attempts,
-            queue: self.times.queue,
-            choosing: self.times.route,
-            first_byte: self.first_byte_after(),
-            total,
-            choices: std::mem::take(&mut self.made).into_choices(),
-        }
-    }
-
-    fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
-        let line = AccessLine {
-            time: &clock::rfc3339(self.arrived),
-            id: self.id.to_str().unwrap_or_default(),
-            kind: self.kind,
-            tenant: self.series.tenant(),
-            route: self.route.as_ref().map(RouteName::as_str),
-            method: self.method.as_str(),
-            path: &self.path,
-            model: self.model.as_ref().map(ModelName::as_str),
-            worker: self.worker_name(),
-            attempts: self.attempts,
-            status: status.as_u16(),
-            reason,
-            bytes_in: self.bytes_in,
-            bytes_out: self.bytes_out,
-            prompt_tokens: self.usage.prompt,
-            cached_tokens: self.usage.cached,
-            output_tokens: self.usage.output,
-            queue: self.times.queue,
-            route_time: self.times.route,
-            first_byte: self.first_byte_after(),
-            total,
-            prefix: &self.prefix,
-        };
-        self.observe.log.append(&line.render());
     }
 }
 
@@ -419,7 +395,7 @@ impl Drop for Exchange {
         let decision = self.decision(status, reason, total);
         self.observe.decisions.keep(decision);
         self.at_end
-            .tell(Spent::of(self.attempts, status, self.usage));
+            .tell(Spent::of(self.attempts, status, self.usage, self.tab.sum()));
         self.observe.live.fetch_sub(1, Ordering::Release);
     }
 }
@@ -431,6 +407,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::config::plan::{AccessTarget, LogLevel, LogPlan};
+    use crate::decide::Expense;
 
     struct Seen {
         folder: tempfile::TempDir,
@@ -632,6 +609,7 @@ mod tests {
             served,
             prompt,
             output,
+            expense: Expense::default(),
         };
         let lives: [(Life, Spent); 6] = [
             (|_| (), spent(false, None, None)),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use prometheus::core::Collector;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
-    Registry, TextEncoder,
+    Counter, CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
 use super::names::{Kind, NONE, Row, TABLE, WORKER_STATES};
@@ -41,6 +41,18 @@ impl<const N: usize> Counters<N> {
 
     /// One of them.
     pub(super) fn series(&self, labels: [&str; N]) -> io::Result<IntCounter> {
+        let found = self.0.get_metric_with_label_values(&labels);
+        found.map_err(io::Error::other)
+    }
+}
+
+/// Counters of what is no whole number, that differ in `N` label values.
+#[derive(Clone, Debug)]
+pub(super) struct Amounts<const N: usize>(CounterVec);
+
+impl<const N: usize> Amounts<N> {
+    /// One of them.
+    pub(super) fn series(&self, labels: [&str; N]) -> io::Result<Counter> {
         let found = self.0.get_metric_with_label_values(&labels);
         found.map_err(io::Error::other)
     }
@@ -138,6 +150,7 @@ pub struct Metrics {
     ejections: Counters<2>,
     told_requests: Gauges<2>,
     told_kv_use: Gauges<1>,
+    budget_used: Gauges<2>,
     buffered: IntGauge,
     connections: IntGauge,
 }
@@ -153,6 +166,7 @@ impl Metrics {
             first_token: rows.histograms("forebay_time_to_first_token_seconds")?,
             inter_token: rows.histograms("forebay_inter_token_seconds")?,
             tokens: rows.counters("forebay_tokens_total")?,
+            cost: rows.amounts("forebay_cost_total")?,
         };
         let build = rows.gauges::<1>("forebay_build_info")?;
         build.set([env!("CARGO_PKG_VERSION")], 1.0);
@@ -177,6 +191,7 @@ impl Metrics {
             ejections: rows.counters("forebay_ejections_total")?,
             told_requests: rows.gauges("forebay_worker_told_requests")?,
             told_kv_use: rows.gauges("forebay_worker_told_kv_use_ratio")?,
+            budget_used: rows.gauges("forebay_tenant_budget_used_ratio")?,
             buffered: rows.whole_gauge("forebay_buffered_bytes")?,
             connections: rows.whole_gauge("forebay_open_connections")?,
             registry: rows.finish()?,
@@ -228,6 +243,11 @@ impl Metrics {
             .set([class], f64::from(u8::from(overloaded)));
     }
 
+    /// Shows how much of a tenant's budget is used. Set when the metrics are read.
+    pub fn show_budget(&self, tenant: &str, budget: &str, used_ratio: f64) {
+        self.budget_used.set([tenant, budget], used_ratio);
+    }
+
     /// Shows a worker. The fleet is asked when the metrics are read, so a request pays nothing for these.
     pub fn show_worker(&self, worker: &WorkerGauges<'_>) {
         self.inflight.set([worker.name], f64::from(worker.inflight));
@@ -271,6 +291,12 @@ impl Rows {
         let row = self.take(name, N, |kind| kind == Kind::Counter)?;
         let family = IntCounterVec::new(Opts::new(row.name, row.help), row.labels);
         self.register(family).map(Counters)
+    }
+
+    fn amounts<const N: usize>(&mut self, name: &str) -> io::Result<Amounts<N>> {
+        let row = self.take(name, N, |kind| kind == Kind::Counter)?;
+        let family = CounterVec::new(Opts::new(row.name, row.help), row.labels);
+        self.register(family).map(Amounts)
     }
 
     fn gauges<const N: usize>(&mut self, name: &str) -> io::Result<Gauges<N>> {
@@ -354,6 +380,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::units::{Currency, Money};
 
     static LITTLE: &[Row] = &[Row {
         name: "forebay_little_total",
@@ -375,6 +402,15 @@ mod tests {
         metrics.tests.count(["w", "ok"]);
         metrics.refused.count(["idle"]);
         metrics.show_queue("paid", 3, true);
+        metrics.show_budget("app", "3.00 EUR/day", 0.5);
+        let cent = Money {
+            nanos: 10_000_000,
+            currency: Currency::named("EUR").unwrap(),
+        };
+        metrics
+            .models
+            .none()
+            .count_cost(Some(cent), &metrics.families);
         metrics.show_worker(&WorkerGauges {
             name: "w",
             state: "up",

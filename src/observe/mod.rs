@@ -15,6 +15,7 @@ pub mod names;
 mod request_id;
 mod reuse;
 mod series;
+mod tab;
 mod tested;
 mod times;
 
@@ -29,6 +30,7 @@ pub use exchange::Exchange;
 pub use metrics::{Metrics, ToldGauges, WorkerGauges};
 pub use names::RouteName;
 pub use series::Models;
+pub use tab::Tab;
 pub use tested::Tested;
 
 use crate::clock::Clock;

@@ -222,6 +222,18 @@ pub const TABLE: &[Row] = &[
         help: "Tokens as workers report them: prompt (all read), cached (of those, found in the worker's cache), output (written).",
     },
     Row {
+        name: "forebay_cost_total",
+        kind: Kind::Counter,
+        labels: &["currency", "model", "tenant"],
+        help: "What requests cost, in units of the currency: the busy time of machines that fell to them, at price_per_hour. Attempts that failed are not in it.",
+    },
+    Row {
+        name: "forebay_tenant_budget_used_ratio",
+        kind: Kind::Gauge,
+        labels: &["tenant", "budget"],
+        help: "The share of a tenant's budget that is used in the day or month of now, from 0; above 1 when requests cost more than was forecast.",
+    },
+    Row {
         name: "forebay_prefix_tokens_total",
         kind: Kind::Counter,
         labels: &["kind"],

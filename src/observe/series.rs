@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
-use prometheus::{Histogram, IntCounter};
+use prometheus::{Counter, Histogram, IntCounter};
 
-use super::metrics::{Counters, Histograms};
+use super::metrics::{Amounts, Counters, Histograms};
 use super::names::{NONE, OTHER, RouteName};
-use crate::units::{ModelName, Seconds};
+use crate::units::{ModelName, Money, Seconds};
 
 /// The most models with series of their own: what workers report may change without end, and a label stays.
 const MOST_MODELS: usize = 1_000;
@@ -38,6 +38,8 @@ pub(super) struct ModelSeries {
     prompt: IntCounter,
     cached: IntCounter,
     output: IntCounter,
+    /// Of the one currency that there is.
+    cost: OnceLock<Counter>,
     /// By route: as many as the configuration has.
     good: RwLock<Vec<(RouteName, Arc<EndSeries>)>>,
 }
@@ -69,6 +71,7 @@ pub(super) struct Families {
     pub(super) first_token: Histograms<1>,
     pub(super) inter_token: Histograms<1>,
     pub(super) tokens: Counters<3>,
+    pub(super) cost: Amounts<3>,
 }
 
 impl Models {
@@ -160,6 +163,25 @@ impl ModelSeries {
         self.cached.inc_by(usage.cached.unwrap_or(0));
         self.output.inc_by(usage.output.unwrap_or(0));
     }
+
+    /// Counts what one request cost, if it cost money.
+    #[expect(clippy::cast_precision_loss, reason = "a metric is a double")]
+    pub(super) fn count_cost(&self, money: Option<Money>, families: &Families) {
+        let Some(Money { nanos, currency }) = money else {
+            return;
+        };
+        if self.cost.get().is_none() {
+            let (model, tenant) = self.labels();
+            let labels = [currency.to_string(), model.to_owned(), tenant.to_owned()];
+            if let Ok(series) = families.cost.series(labels.each_ref().map(String::as_str)) {
+                // Of two that come first at once one is kept: they are the same series.
+                let _ = self.cost.set(series);
+            }
+        }
+        if let Some(cost) = self.cost.get() {
+            cost.inc_by(nanos as f64 / Money::NANOS as f64);
+        }
+    }
 }
 
 impl Usage {
@@ -204,6 +226,7 @@ impl Families {
             prompt: tokens("prompt")?,
             cached: tokens("cached")?,
             output: tokens("output")?,
+            cost: OnceLock::new(),
             good: RwLock::default(),
         })
     }

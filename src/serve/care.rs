@@ -1,5 +1,5 @@
 //! What goes on beside requests: names that become addresses, probes, questions for loads, test requests, decode samples,
-//! speeds that are kept, and ejections that end. And one look before the first request: the admin side opens only once clients are
+//! speeds and accounts that are kept, files of keys that change, and ejections that end. And one look before the first request: the admin side opens only once clients are
 //! listened to, so that whoever is told `/ready` can connect.
 
 use std::net::SocketAddr;
@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::admission;
 use crate::fleet::{self, Calibrator, Scraper};
 use crate::line::App;
 use crate::units::WorkerId;
@@ -90,6 +91,10 @@ impl BackgroundService for Care {
             self.app.upstreams.clone(),
         );
         tasks.spawn(calibrator.run());
+        let admission = &self.app.admission;
+        let state = Arc::from(plan.state.as_path());
+        tasks.spawn(admission::keep_accounts(admission.clone(), state));
+        tasks.spawn(admission::follow_files(admission.clone()));
         tasks.spawn(fleet::keep_speeds(self.app.fleet.clone(), plan));
         let fleet = self.app.fleet.clone();
         tasks.spawn(async move {

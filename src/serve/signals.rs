@@ -87,6 +87,7 @@ impl Caught {
         }
         cut(app, gate).await;
         app.fleet.save_speeds(&app.plan.load());
+        app.admission.save(&app.plan.load().state);
         app.observe.flush();
         diagnostics::flush();
         std::process::exit(0);

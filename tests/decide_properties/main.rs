@@ -16,6 +16,7 @@ mod counters;
 mod deadlines;
 mod distance;
 mod evidence;
+mod expenses;
 mod limits;
 mod line;
 mod lora;

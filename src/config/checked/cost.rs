@@ -1,33 +1,29 @@
 //! `cost`: how many seconds money is worth.
 
+use super::money::OneCurrency;
 use crate::config::plan::{CostRate, MachinePlan, MoneyUnit};
 use crate::config::typed::{Value, quantity};
-use crate::units::{Currency, Money, Seconds};
+use crate::units::{Currency, Seconds};
 
-/// The rate, which must mean something for the machines there are: one of them has a price, and all prices are in one
-/// currency, the rate's own if it names one.
-pub fn cost(value: &Value<'_>, machines: Option<&[MachinePlan]>) -> Option<CostRate> {
+/// The rate, which must mean something for the machines there are: one of them has a price.
+pub fn cost(
+    value: &Value<'_>,
+    currency: &OneCurrency,
+    machines: Option<&[MachinePlan]>,
+) -> Option<CostRate> {
     let text = value.text()?;
     let Some(rate) = read(&text) else {
         value.refuse("this is not a duration for an amount of money");
         return None;
     };
-    let prices = machines?
-        .iter()
-        .filter_map(|machine| machine.price_per_hour);
-    let currencies: Vec<Currency> = prices.map(|Money { currency, .. }| currency).collect();
-    let Some(first) = currencies.first() else {
+    let has_price = |machine: &MachinePlan| machine.price_per_hour.is_some();
+    if !machines?.iter().any(has_price) {
         let way_out = "give a [[machine]] a price_per_hour, or leave this out";
         value.refuse_for("no machine has a price", way_out);
         return None;
-    };
-    let wanted = match rate.per {
-        MoneyUnit::Cent => *first,
-        MoneyUnit::One(currency) => currency,
-    };
-    if let Some(other) = currencies.iter().find(|currency| **currency != wanted) {
-        let message = format!("a machine's price is in {other}, and {wanted} is wanted here");
-        value.refuse_for(message, "write all prices in one currency");
+    }
+    if let MoneyUnit::One(code) = rate.per {
+        currency.agree(value, code);
     }
     Some(rate)
 }

@@ -2,21 +2,25 @@
 //!
 //! One file per section. Each reads all of its keys before it gives up, so that the operator hears of every mistake.
 
+mod budget;
 mod cost;
 mod eject;
 mod headers;
+mod jwt;
 mod limits;
 mod listen;
 mod log;
 mod lora;
 mod machine;
 mod models;
+mod money;
 mod name;
 mod network;
 mod origin;
 mod probe;
 mod queue;
 mod region;
+mod remarks;
 mod route;
 mod routing;
 mod state;
@@ -26,14 +30,19 @@ mod test_request;
 mod timeouts;
 mod worker;
 
-use super::plan::Plan;
+use std::sync::Arc;
+
+use super::plan::{Listen, Plan, RegionPlan, Zone};
 use super::typed::Section;
 
 /// The plan, if nothing is wrong; what is wrong has been noted with the section's reader.
 pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let state = state::state(root);
     let drain = root.duration("drain");
+    let currency = money::OneCurrency::of(root);
     let tenants = root.sections("tenant");
+    let has_jwt = root.given("jwt").is_some();
+    let jwt = has_jwt.then(|| jwt::jwt(&root.section("jwt")));
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
@@ -45,20 +54,12 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let eject = eject::fleet(&root.section("eject"));
     let log = log::log(&root.section("log"));
 
-    let region_sections = root.sections("region");
-    let region_names = name::names(&region_sections, "region");
-    let zones = region::zones(&region_sections);
-    let listen = root.section("listen");
-    let has_database = listen.given("geoip").is_some();
-    let regions = region::regions(&region_sections, &region_names, &zones, has_database);
-    let has_countries = |region: &Section<'_>| region.given("countries").is_some();
-    let has_countries = region_sections.iter().any(has_countries);
-    let known = listen::Known {
-        regions: &region_names,
-        has_countries,
-        has_tenants: !tenants.is_empty(),
-    };
-    let listen = listen::listen(&listen, &known);
+    let Places {
+        regions,
+        region_names,
+        zones,
+        listen,
+    } = places(root, !tenants.is_empty());
 
     let workers = root.sections("worker");
     if workers.is_empty() {
@@ -67,8 +68,13 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let names = name::names(&workers, "worker");
     let machines = root.sections("machine");
     let machine_names = name::names(&machines, "machine");
-    let machines = machine::machines(&machines, &machine_names, &region_names, &workers);
-    let routing = routing::routing(&root.section("routing"), machines.as_deref());
+    let known = machine::Known {
+        regions: &region_names,
+        workers: &workers,
+        currency: &currency,
+    };
+    let machines = machine::machines(&machines, &machine_names, &known);
+    let routing = routing::routing(&root.section("routing"), &currency, machines.as_deref());
     let tags: Vec<_> = workers.iter().map(tags::tags).collect();
     let fleet = worker::Fleet {
         probe,
@@ -86,12 +92,16 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let offered = tenant::Offered {
         classes: queue.as_ref().map(|queue| queue.classes.as_slice()),
         zones: &zones,
+        currency: &currency,
+        machines: machines.as_deref(),
+        has_tokens: has_jwt,
     };
     let tenants = tenant::tenants(&tenants, &offered);
 
-    Some(Plan {
+    let mut plan = Plan {
         state: state?,
         drain: drain?,
+        currency: currency.get(),
         listen: listen?,
         admin_token,
         limits: limits?,
@@ -103,7 +113,40 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         workers: workers?,
         routes: routes?,
         tenants: tenants?,
+        jwt: jwt.map_or(Some(None), |jwt| jwt.map(Some))?,
         timeouts: timeouts?,
         log: log?,
-    })
+        remarks: Vec::new(),
+    };
+    plan.remarks = remarks::remarks(root, &plan);
+    Some(plan)
+}
+
+/// Where machines, clients and the proxy itself are.
+struct Places {
+    regions: Option<Vec<RegionPlan>>,
+    region_names: Vec<Option<Arc<str>>>,
+    zones: Vec<Zone>,
+    listen: Option<Listen>,
+}
+
+fn places(root: &Section<'_>, has_tenants: bool) -> Places {
+    let sections = root.sections("region");
+    let names = name::names(&sections, "region");
+    let zones = region::zones(&sections);
+    let listen = root.section("listen");
+    let has_database = listen.given("geoip").is_some();
+    let regions = region::regions(&sections, &names, &zones, has_database);
+    let has_countries = |region: &Section<'_>| region.given("countries").is_some();
+    let known = listen::Known {
+        regions: &names,
+        has_countries: sections.iter().any(has_countries),
+        has_tenants,
+    };
+    Places {
+        listen: listen::listen(&listen, &known),
+        regions,
+        region_names: names,
+        zones,
+    }
 }

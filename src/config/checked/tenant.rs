@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{models, name, region};
+use super::money::OneCurrency;
+use super::{budget, models, name, region};
 use crate::clock;
-use crate::config::plan::{ClassPlan, KeyHash, KeyPlan, TenantPlan, Zone};
+use crate::config::plan::{
+    ClassPlan, KeyFile, KeyHash, KeyPlan, MachinePlan, TenantPlan, Zone, read_keys,
+};
 use crate::config::typed::{Section, Value};
 use crate::decide::Quotas;
 use crate::units::Seconds;
@@ -41,6 +44,12 @@ pub struct Offered<'a> {
     pub classes: Option<&'a [ClassPlan]>,
     /// The zones that there are.
     pub zones: &'a [Zone],
+    /// What budgets are in.
+    pub currency: &'a OneCurrency,
+    /// Whether tokens may name a tenant, so that it needs no key.
+    pub has_tokens: bool,
+    /// The machines that cost something; `None` when they can't be read.
+    pub machines: Option<&'a [MachinePlan]>,
 }
 
 /// The tenants in their order; no two share a name or a key.
@@ -65,8 +74,15 @@ fn tenant(
         let message = "this stands for requests without a tenant";
         section.value("name")?.refuse(message);
     }
-    let keys = section.value("key_hash");
-    let keys = keys.and_then(|value| keys_of(&value.concealed(), section, name.as_ref(), known));
+    let key_file = section.given("key_file");
+    let keys = match section.given("key_hash") {
+        Some(value) => keys_of(&value.concealed(), section, name.as_ref(), known),
+        None => Some(Vec::new()),
+    };
+    if key_file.is_none() && !offered.has_tokens && section.given("key_hash").is_none() {
+        section.missing("key_hash");
+    }
+    let key_file = key_file.and_then(|value| key_file_of(&value, section, name.as_ref(), known));
     let models = section.given("models");
     let models = models.and_then(|value| models::names(&value));
     let class = section.given("class");
@@ -79,15 +95,21 @@ fn tenant(
         requests: count("requests_per_minute"),
         tokens: count("tokens_per_minute"),
     };
+    let budgets = section.given("budget");
+    let budgets = budgets.map_or(Some(Vec::new()), |value| {
+        budget::budgets(&value, offered.currency, offered.machines)
+    });
     let private_prefix = section.value("private_prefix");
     let private_prefix = private_prefix.and_then(|value| value.flag());
     Some(TenantPlan {
         name: name?,
         keys: keys?,
+        key_file,
         models: models.map(|names| names.into_iter().collect()),
         class: class.unwrap_or_default(),
         zones,
         quotas,
+        budgets: budgets?,
         private_prefix: private_prefix?,
     })
 }
@@ -135,6 +157,40 @@ fn keys_of(
         keys.push(key);
     }
     Some(keys)
+}
+
+/// A file of keys, as it is now.
+fn key_file_of(
+    value: &Value<'_>,
+    section: &Section<'_>,
+    tenant: Option<&Arc<str>>,
+    known: &mut Vec<Known>,
+) -> Option<KeyFile> {
+    let path = value.path()?;
+    let keys = match read_keys(&path) {
+        Ok(keys) => keys,
+        Err(error) => {
+            let message = format!("this file of keys can't be used: {error}");
+            value.refuse_for(
+                message,
+                "a line is: sha256:… [until=2027-01-01] [# comment]",
+            );
+            return None;
+        }
+    };
+    for key in &keys {
+        if let Some(twin) = known.iter().find(|twin| twin.hash == key.hash) {
+            let (hash, message) = (key.hash.beginning(), twin.told(tenant));
+            let message = format!("{hash} in this file: {message}");
+            value.refuse_for(message, "make a key for each: forebay key new");
+        }
+        known.push(Known {
+            hash: key.hash,
+            tenant: tenant.cloned(),
+            line: section.line(),
+        });
+    }
+    Some(KeyFile { path, keys })
 }
 
 fn key(value: &Value<'_>) -> Option<KeyPlan> {

@@ -113,6 +113,14 @@ pub(super) const COST: Kind = Kind::Free {
     syntax: "DURATION per cent | DURATION per CURRENCY",
     allowed: "a duration above zero for a cent or for one of a currency, as in \"0.5s per cent\" or \"50s per EUR\"",
 };
+pub(super) const CURRENCY: Kind = Kind::Free {
+    syntax: "CURRENCY",
+    allowed: "three capital letters (ISO 4217), as in \"EUR\"",
+};
+pub(super) const BUDGET: Kind = Kind::Free {
+    syntax: "BUDGET | [BUDGET, …]",
+    allowed: "an amount of money, or a duration for busy time, above zero, for a day or a month: \"3 EUR/day\", \"50 EUR/month\", \"2h/day\"; or a list of such that count different things",
+};
 pub(super) const MONEY: Kind = Kind::Free {
     syntax: "MONEY",
     allowed: "an amount and three capital letters for its currency, as in \"2.40 EUR\"",

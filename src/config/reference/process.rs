@@ -1,6 +1,8 @@
 //! Rows of what the process is: its state, its addresses, its bounds.
 
-use super::kinds::{ADDRESS, ADDRESSES, DAY, GIB, KIB, MILLISECOND, NETWORKS, PATH, REGION, TIMER};
+use super::kinds::{
+    ADDRESS, ADDRESSES, CURRENCY, DAY, GIB, KIB, MILLISECOND, NETWORKS, PATH, REGION, TIMER,
+};
 use super::{Kind, Row, Unset};
 use crate::units::{Bytes, Seconds};
 
@@ -26,6 +28,14 @@ pub(super) const PROCESS: &[Row] = &[
         purpose: "The longest that a stopping process waits for open requests; it ends as soon as none is open.",
         example: "drain = \"30s\"",
         see: &["timeouts.answer"],
+    },
+    Row {
+        key: "currency",
+        kind: CURRENCY,
+        unset: Unset::Means("that of the first amount in the file"),
+        purpose: "The currency of all prices and budgets; two in one file are an error.",
+        example: "currency = \"EUR\"",
+        see: &["machine.price_per_hour", "tenant.budget", "routing.cost"],
     },
     Row {
         key: "listen",

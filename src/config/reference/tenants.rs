@@ -1,6 +1,6 @@
 //! Rows of those who send requests.
 
-use super::kinds::ZONES;
+use super::kinds::{BUDGET, PATH, ZONES};
 use super::{Kind, Row, Unset};
 
 const NAME: Kind = Kind::Free {
@@ -23,12 +23,20 @@ const CONCURRENT: Kind = Kind::Count {
     least: 1,
     most: 1_000_000,
 };
+const JWKS: Kind = Kind::Free {
+    syntax: "{ file = PATH }",
+    allowed: "{ file = \"PATH\" } with a JWK set in that file",
+};
+const TEXT: Kind = Kind::Free {
+    syntax: "TEXT",
+    allowed: "a string with something in it",
+};
 const PER_MINUTE: Kind = Kind::Count {
     least: 1,
     most: 1_000_000_000,
 };
 
-/// The keys of `[[tenant]]`.
+/// The keys of `[[tenant]]` and `[jwt]`.
 pub(super) const TENANTS: &[Row] = &[
     Row {
         key: "tenant",
@@ -49,10 +57,18 @@ pub(super) const TENANTS: &[Row] = &[
     Row {
         key: "tenant.key_hash",
         kind: KEY_HASH,
-        unset: Unset::Required,
+        unset: Unset::Means("no keys but those of key_file"),
         purpose: "The SHA-256 of its key, as `forebay key new` prints it; the key itself is kept nowhere. Several keys let old and new ones work side by side; from `until` on, in UTC, a key is refused.",
         example: "key_hash = [\"sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821\", { hash = \"sha256:8aecb9a1e85d7828ba15a521486cde608bc8e883b8b0f61d4fa83d7ac649a2a1\", until = \"2027-01-01\" }]",
-        see: &["tenant.name"],
+        see: &["tenant.key_file"],
+    },
+    Row {
+        key: "tenant.key_file",
+        kind: PATH,
+        unset: Unset::Means("no keys but those of key_hash"),
+        purpose: "A file with further keys, that may change while the proxy runs: a hash a line, `until=TIME` behind it if it ends, `#` before a comment. It is looked at every second; a key that is taken out is refused from then on. While the file can't be read or is wrong, the keys it held before stay in force, and the log and /api/tenants say so. Put a new one in its place with mv: one that is written in place may be read half.",
+        example: "key_file = \"app.keys\"",
+        see: &["tenant.key_hash"],
     },
     Row {
         key: "tenant.models",
@@ -103,11 +119,63 @@ pub(super) const TENANTS: &[Row] = &[
         see: &["tenant.requests_per_minute"],
     },
     Row {
+        key: "tenant.budget",
+        kind: BUDGET,
+        unset: Unset::Means("no limit"),
+        purpose: "What it may spend in a day or a month of the calendar, in UTC; 429 when it is used up, until the next begins. A request costs the time for which it keeps its machine busy, times price_per_hour: while n requests are on a machine together, each pays an n-th. A duration counts that busy time itself, and no money: with \"2h/day\" a tenant may have one machine for itself for two hours, or share it with one other for four. What a request is expected to cost is put aside when it comes and settled at its end; attempts that failed cost nothing. What is used is kept over a restart.",
+        example: "budget = [\"3 EUR/day\", \"50 EUR/month\"]",
+        see: &[
+            "machine.price_per_hour",
+            "currency",
+            "tenant.tokens_per_minute",
+        ],
+    },
+    Row {
         key: "tenant.private_prefix",
         kind: Kind::Flag,
         unset: Unset::Is("false"),
         purpose: "Keeps its prompts apart in what is believed of workers' prefix caches: none is sent where another tenant's equal prompt went because of that. What an engine itself shares is the engine's affair.",
         example: "private_prefix = true",
         see: &["routing.policy"],
+    },
+    Row {
+        key: "jwt",
+        kind: Kind::Section,
+        unset: Unset::Means("no tokens are taken"),
+        purpose: "Takes JSON Web Tokens in the place of keys: `Authorization: Bearer TOKEN`, signed with RS256, ES256 or EdDSA by a key of the issuer's set, with exp, iss and aud. A minute is allowed for clocks that differ. A token that names no [[tenant]] is 403, a bad one 401.",
+        example: "[jwt]\njwks = { file = \"jwks.json\" }\nissuer = \"https://id.example.com\"\naudience = \"forebay\"",
+        see: &["tenant"],
+    },
+    Row {
+        key: "jwt.jwks",
+        kind: JWKS,
+        unset: Unset::Required,
+        purpose: "The issuer's public keys, a JWK set (RFC 7517). It is looked at every second and taken over when it changes, as a key_file is; nothing is ever fetched. A key fixes its algorithm, whatever a token says.",
+        example: "jwks = { file = \"jwks.json\" }",
+        see: &["tenant.key_file"],
+    },
+    Row {
+        key: "jwt.issuer",
+        kind: TEXT,
+        unset: Unset::Required,
+        purpose: "What a token's iss must be.",
+        example: "issuer = \"https://id.example.com\"",
+        see: &["jwt.audience"],
+    },
+    Row {
+        key: "jwt.audience",
+        kind: TEXT,
+        unset: Unset::Required,
+        purpose: "What a token's aud must be or name, so that one that was issued for another service is not taken here.",
+        example: "audience = \"forebay\"",
+        see: &["jwt.issuer"],
+    },
+    Row {
+        key: "jwt.claim",
+        kind: TEXT,
+        unset: Unset::Is("\"sub\""),
+        purpose: "The claim that names the tenant.",
+        example: "claim = \"tenant\"",
+        see: &["tenant.name"],
     },
 ];

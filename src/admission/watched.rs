@@ -1,0 +1,160 @@
+//! Files that are taken over when they change.
+//!
+//! They are looked at once a second by their time, size and inode, which needs no notification service of the system and
+//! works on every file system. A file that can't be read, or is wrong, changes nothing: what it held before stays in
+//! force, and that is said, once in the log and on the admin side for as long as it lasts. To write one in place is to
+//! have half of it read now and then; `mv` puts it there whole.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Admission;
+
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A file, and what it last held that was good.
+pub(super) struct Watched<T> {
+    path: PathBuf,
+    read: fn(&Path) -> io::Result<T>,
+    held: T,
+    seen: Option<Stamp>,
+    trouble: Option<String>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, PartialEq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Stamp {
+            inode: found.ino(),
+            size: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        })
+    }
+}
+
+impl<T: PartialEq> Watched<T> {
+    /// A file that held this a moment ago.
+    pub(super) fn new(path: &Path, held: T, read: fn(&Path) -> io::Result<T>) -> Self {
+        Watched {
+            path: path.to_path_buf(),
+            read,
+            held,
+            seen: None,
+            trouble: None,
+        }
+    }
+
+    /// What is in force.
+    pub(super) fn held(&self) -> &T {
+        &self.held
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is wrong with it now, if anything is.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Looks at it; returns whether something else is in force now.
+    pub(super) fn look(&mut self) -> bool {
+        let stamp = Stamp::of(&self.path);
+        if let Ok(stamp) = stamp
+            && self.seen == Some(stamp)
+        {
+            return false;
+        }
+        self.seen = stamp.as_ref().ok().copied();
+        match stamp.and_then(|_| (self.read)(&self.path)) {
+            Ok(read) => {
+                self.trouble = None;
+                let is_news = read != self.held;
+                if is_news {
+                    tracing::info!(path = %self.path.display(), "taken over, as it has changed");
+                }
+                self.held = read;
+                is_news
+            }
+            Err(error) => {
+                self.complain(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Says what is wrong with it, unless that was the last that was said.
+    fn complain(&mut self, trouble: String) {
+        if self.trouble.as_ref() != Some(&trouble) {
+            let path = self.path.display();
+            tracing::warn!(%path, trouble, "what this file held before stays in force");
+            self.trouble = Some(trouble);
+        }
+    }
+}
+
+/// Follows the files of tenants, for as long as the process lives.
+pub async fn follow_files(admission: Arc<Admission>) {
+    let mut looks = interval(PAUSE);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let admission = Arc::clone(&admission);
+        // A disk may block; who waits for it here is nobody else.
+        let looked = tokio::task::spawn_blocking(move || admission.look_at_files());
+        drop(looked.await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_good_stays_until_something_better_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("numbers");
+        let number = |path: &Path| fs::read_to_string(path)?.parse().map_err(io::Error::other);
+        let mut watched = Watched::<u32>::new(&path, 1, number);
+        let replace = |text: &str| {
+            let fresh = folder.path().join("fresh");
+            fs::write(&fresh, text).unwrap();
+            fs::rename(&fresh, &path).unwrap();
+        };
+        let mut seen = |told: &str| {
+            let is_news = watched.look();
+            let trouble = watched.trouble().unwrap_or_default();
+            assert!(trouble.contains(told) && trouble.is_empty() == told.is_empty());
+            (is_news, *watched.held())
+        };
+        assert_eq!(seen("No such file"), (false, 1));
+        replace("2");
+        assert_eq!(seen(""), (true, 2));
+        assert_eq!(seen(""), (false, 2));
+        replace("x");
+        assert_eq!(seen("invalid digit"), (false, 2));
+        replace("2");
+        assert_eq!(seen(""), (false, 2));
+        replace("3");
+        assert_eq!(seen(""), (true, 3));
+    }
+}

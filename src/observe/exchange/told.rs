@@ -1,0 +1,68 @@
+//! What is told of a request that is over: to whoever asks why it went where it went, and to the log.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::Exchange;
+use crate::clock;
+use crate::observe::access_line::AccessLine;
+use crate::observe::decisions::Decision;
+use crate::observe::names::RouteName;
+use crate::units::{ModelName, Seconds};
+
+impl Exchange {
+    /// What is kept of it when it is over. Its id is copied: it may be a part of all that the client sent.
+    pub(super) fn decision(
+        &mut self,
+        status: StatusCode,
+        reason: &'static str,
+        total: Seconds,
+    ) -> Decision {
+        Decision {
+            id: self.id.to_str().unwrap_or_default().into(),
+            arrived: self.arrived,
+            route: self.route.take(),
+            tenant: Arc::clone(self.series.tenant()),
+            model: self.model.take(),
+            worker: self.worker,
+            status,
+            reason,
+            attempts: self.attempts,
+            queue: self.times.queue,
+            choosing: self.times.route,
+            first_byte: self.first_byte_after(),
+            total,
+            choices: std::mem::take(&mut self.made).into_choices(),
+        }
+    }
+
+    /// Its line of the access log.
+    pub(super) fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
+        let line = AccessLine {
+            time: &clock::rfc3339(self.arrived),
+            id: self.id.to_str().unwrap_or_default(),
+            kind: self.kind,
+            tenant: self.series.tenant(),
+            route: self.route.as_ref().map(RouteName::as_str),
+            method: self.method.as_str(),
+            path: &self.path,
+            model: self.model.as_ref().map(ModelName::as_str),
+            worker: self.worker_name(),
+            attempts: self.attempts,
+            status: status.as_u16(),
+            reason,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            prompt_tokens: self.usage.prompt,
+            cached_tokens: self.usage.cached,
+            output_tokens: self.usage.output,
+            queue: self.times.queue,
+            route_time: self.times.route,
+            first_byte: self.first_byte_after(),
+            total,
+            prefix: &self.prefix,
+        };
+        self.observe.log.append(&line.render());
+    }
+}
