@@ -43,8 +43,12 @@ fn setup(engine: &Engine, lines: &str) -> Setup {
 }
 
 fn body(model: &str) -> String {
+    long_body(model, 5)
+}
+
+fn long_body(model: &str, tokens: usize) -> String {
     format!(
-        r#"{{"model":"{model}","stream":true,"max_tokens":5,"messages":[{{"role":"user","content":"hi"}}]}}"#
+        r#"{{"model":"{model}","stream":true,"max_tokens":{tokens},"messages":[{{"role":"user","content":"hi"}}]}}"#
     )
 }
 
@@ -95,8 +99,8 @@ fn a_crowd_by_turns_makes_two_swaps_and_tears_no_answer() {
 /// Negative control: without the bound it swaps in the middle of answers.
 #[test]
 fn a_worker_whose_bound_nobody_knows_is_torn() {
-    let engine = swaps(Dialect::Ollama, 10);
-    let proxy = setup(&engine, "").start();
+    let engine = swaps(Dialect::Ollama, 0);
+    let proxy = setup(&engine, "max_inflight = 64").start();
     crowd(&proxy);
     let (swaps, torn) = swapped(&engine);
     assert!(swaps > 4 && torn > 0, "{swaps} {torn}");
@@ -105,16 +109,19 @@ fn a_worker_whose_bound_nobody_knows_is_torn() {
 #[test]
 fn a_model_gets_in_while_another_keeps_coming() {
     let engine = swaps(Dialect::Ollama, 50);
-    let proxy = setup(&engine, "resident = 1")
+    let proxy = setup(&engine, "resident = 1\nmax_inflight = 64")
         .queue("swap_after = \"400ms\"")
         .start();
     served(&proxy, MODELS[0]);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
+        // Of different lengths, so that never all of them end at the same moment.
+        for tokens in [5, 6, 7, 9, 11, 13] {
+            let (proxy, stop) = (&proxy, &stop);
+            scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    served(&proxy, MODELS[0]);
+                    let answer = proxy.chat(&long_body(MODELS[0], tokens));
+                    assert_eq!(answer.status, 200, "{}", answer.text());
                 }
             });
         }

@@ -158,10 +158,11 @@ fn p17_a_thousand_who_leave_at_any_moment_leave_nothing_behind() {
         ];
         names.map(|name| proxy.metric(name, &[]))
     };
+    let counted = || proxy.metric("forebay_requests_total", &[]);
+    expect_soon("each is counted", || counted() >= f64::from(CLIENTS));
     let settled = wait_until(PATIENCE, || gauges() == [0.0; 3]);
     assert!(settled, "still there: {:?}", gauges());
-    let counted = proxy.metric("forebay_requests_total", &[]);
-    assert_eq!(counted, f64::from(CLIENTS), "each is counted once");
+    assert_eq!(counted(), f64::from(CLIENTS), "each is counted once");
     assert_eq!(proxy.log_of(CLIENTS as usize).len(), CLIENTS as usize);
     expect_soon("the worker is rid of them", || engine.load() == (0, 0));
     assert_eq!(proxy.chat(&chat("after")).status, 200);

@@ -33,7 +33,7 @@ fn setup(worker: &Engine, tenants: &str) -> Setup {
     let machine = "[[machine]]\nname = \"desk\"\nprice_per_hour = \"36 EUR\"\n";
     let sections = format!("{machine}{tenants}");
     let setup: Setup = Proxy::setup().section(&sections);
-    setup.worker_with("w", worker, "machine = \"desk\"")
+    setup.worker_with("w", worker, "machine = \"desk\"\nmax_inflight = 64")
 }
 
 /// The only budget of a tenant, as the admin side shows it.

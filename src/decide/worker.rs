@@ -27,7 +27,7 @@ use super::machine::{Machine, Mark, Span};
 use super::memory::Memory;
 use super::residents::Residents;
 use super::reuse::Belief;
-use super::saturation::{MOST_INFLIGHT, Saturation};
+use super::saturation::Saturation;
 use super::speed::Speeds;
 use super::told_load::ToldLoad;
 use super::traffic::believable;
@@ -119,11 +119,6 @@ impl Worker {
         &self.spec
     }
 
-    /// The most requests it is given at a time, whatever it shows.
-    pub(super) fn cap(&self) -> u32 {
-        self.stated().unwrap_or(MOST_INFLIGHT)
-    }
-
     /// Whether it may be given requests, and why not.
     pub(super) fn condition(&self) -> &Condition {
         &self.condition
@@ -155,16 +150,6 @@ impl Worker {
     /// Streams that run.
     pub(super) fn decoding(&self) -> u32 {
         self.meter.streams()
-    }
-
-    /// Whether it may be given one more request.
-    pub(super) fn has_room(&self) -> bool {
-        self.inflight < self.limit()
-    }
-
-    /// The most requests that it may be given now.
-    pub(super) fn limit(&self) -> u32 {
-        self.condition.allowed().unwrap_or(u32::MAX).min(self.cap())
     }
 
     /// The smoothed round trip; nothing until one was measured.

@@ -4,11 +4,26 @@ use super::Worker;
 use crate::decide::booking::Booking;
 use crate::decide::cost::Size;
 use crate::decide::memory;
-use crate::decide::saturation::{Came, Held};
+use crate::decide::saturation::{Came, Held, MOST_INFLIGHT};
 use crate::decide::view::Bound;
 use crate::units::Seconds;
 
 impl Worker {
+    /// The most requests it is given at a time, whatever it shows.
+    pub(in crate::decide) fn cap(&self) -> u32 {
+        self.stated().unwrap_or(MOST_INFLIGHT)
+    }
+
+    /// Whether it may be given one more request.
+    pub(in crate::decide) fn has_room(&self) -> bool {
+        self.inflight < self.limit()
+    }
+
+    /// The most requests that it may be given now.
+    pub(in crate::decide) fn limit(&self) -> u32 {
+        self.condition.allowed().unwrap_or(u32::MAX).min(self.cap())
+    }
+
     /// Whether more would only wait in it: never where somebody states how much it takes.
     pub(in crate::decide) fn is_saturated(&self) -> bool {
         self.stated().is_none() && self.saturation.is_reached(self.held())
