@@ -1,7 +1,8 @@
 //! The only reader of time.
 //!
 //! Everything that is measured or timed out uses the monotonic clock, counted in [`Seconds`] since the process began,
-//! so that a jump of the wall clock moves nothing (promise P10). Wall time is for people: log lines and pages.
+//! so that a jump of the wall clock moves nothing (promise P10). Wall time is for people: log lines and
+//! pages, and what people name by it: until when a key or a token holds, and the day or month of a budget.
 
 use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -36,7 +37,7 @@ impl Clock {
     }
 }
 
-/// Wall time as seconds since 1970 (UTC). For people only.
+/// Wall time as seconds since 1970 (UTC): see above for what it is for.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the clock is where time is read")]
 pub fn wall() -> Seconds {

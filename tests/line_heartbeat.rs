@@ -8,6 +8,8 @@
 
 mod support;
 
+use serde_json::json;
+
 use support::client::{Answer, Client, request};
 use support::engine::Engine;
 use support::engine::knobs::{Canned, Failure};
@@ -103,7 +105,11 @@ fn a_worker_s_refusal_comes_as_an_event_too() {
     client.finish(&mut answer);
     let event = "event: error\ndata: {\ndata: \"no\":1}\n\n";
     assert!(answer.text().ends_with(event), "{}", answer.text());
-    assert_eq!(proxy.log_of(2)[1]["status"], 200);
+    let line = &proxy.log_of(2)[1];
+    assert_eq!(
+        (&line["status"], &line["reason"]),
+        (&json!(200), &json!("worker_status"))
+    );
 }
 
 #[test]

@@ -85,11 +85,11 @@ pub struct FileState {
 
 impl FileState {
     /// Of a file with so many keys, and what else is wrong with them.
-    fn of<T: PartialEq>(file: &Watched<T>, keys: usize, clash: Option<&str>) -> Self {
+    fn of<T: Clone + PartialEq>(file: &Watched<T>, keys: usize, clash: Option<&str>) -> Self {
         FileState {
             path: file.path().display().to_string(),
             keys,
-            trouble: file.trouble().or(clash).map(str::to_owned),
+            trouble: file.trouble().or(clash.map(str::to_owned)),
         }
     }
 }
@@ -100,12 +100,15 @@ impl Admission {
     pub fn accounts(&self) -> Accounts {
         let ring = self.ring.load();
         let account = |tenant: &Arc<Tenant>| {
-            let allowance = tenant.allowance.lock();
-            let file = tenant.file.as_ref().map(|file| file.lock());
+            let (open, tokens_left) = {
+                let allowance = tenant.allowance.lock();
+                (allowance.open(), allowance.tokens_left(self.clock.now()))
+            };
+            let file = tenant.file.as_ref();
             Account {
                 tenant: Arc::clone(&tenant.plan.name),
-                open: allowance.open(),
-                tokens_left: allowance.tokens_left(self.clock.now()),
+                open,
+                tokens_left,
                 budgets: tenant
                     .purse
                     .lock()
@@ -114,13 +117,13 @@ impl Admission {
                     .map(Budget::stand)
                     .collect(),
                 key_file: file
-                    .map(|file| FileState::of(&file, file.held().len(), ring.clash(tenant.number))),
+                    .map(|file| FileState::of(file, file.held().len(), ring.clash(tenant.number))),
             }
         };
-        let jwks = self.issuer.as_ref().map(|issuer| {
-            let file = issuer.file.lock();
-            FileState::of(&file, file.held().count(), None)
-        });
+        let jwks = self
+            .issuer
+            .as_ref()
+            .map(|issuer| FileState::of(&issuer.file, issuer.file.held().count(), None));
         Accounts {
             tenants: self.tenants.iter().map(account).collect(),
             jwks,

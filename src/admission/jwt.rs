@@ -15,7 +15,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use parking_lot::Mutex;
 use serde::Deserialize;
 use sonic_rs::{JsonContainerTrait as _, JsonValueTrait as _, Value};
 
@@ -36,7 +35,7 @@ pub(super) struct Issuer {
     claim: String,
     keys: ArcSwap<Jwks>,
     /// Not to be locked by a request: who looks at it may wait for a disk.
-    pub(super) file: Mutex<Watched<Arc<Jwks>>>,
+    pub(super) file: Watched<Arc<Jwks>>,
 }
 
 /// What is wrong with a token.
@@ -70,15 +69,14 @@ impl Issuer {
             audience: plan.audience.clone(),
             claim: plan.claim.clone(),
             keys: ArcSwap::new(Arc::clone(&keys)),
-            file: Mutex::new(Watched::new(&plan.path, keys, Jwks::read)),
+            file: Watched::new(&plan.path, keys, Jwks::read),
         }
     }
 
     /// Takes the keys over that stand in the file now.
     pub(super) fn look(&self) {
-        let mut file = self.file.lock();
-        if file.look() {
-            self.keys.store(Arc::clone(file.held()));
+        if self.file.look() {
+            self.keys.store(self.file.held());
         }
     }
 

@@ -42,6 +42,12 @@ struct Key {
 }
 
 impl Ring {
+    /// Whether another tenant has this key.
+    pub(super) fn is_of_another(&self, key: &KeyPlan, tenant: &Tenant) -> bool {
+        let key = self.keys.get(&key.hash);
+        key.is_some_and(|key| key.tenant.number != tenant.number)
+    }
+
     /// One more key of a tenant, unless somebody has it already, whose it then stays.
     pub(super) fn add(&mut self, key: &KeyPlan, tenant: &Arc<Tenant>) {
         match self.keys.entry(key.hash) {

@@ -41,7 +41,7 @@ pub(super) struct Tenant {
     pub(super) allowance: Mutex<Allowance>,
     pub(super) purse: Mutex<Purse>,
     /// The keys in its file, if it has one.
-    pub(super) file: Option<Mutex<Watched<Vec<KeyPlan>>>>,
+    pub(super) file: Option<Watched<Vec<KeyPlan>>>,
 }
 
 impl Admission {
@@ -57,10 +57,7 @@ impl Admission {
                 series: metrics.of_tenant(&plan.name)?,
                 allowance: Mutex::new(Allowance::whole(plan.quotas)),
                 purse: Mutex::new(Purse::full(&plan.budgets)),
-                file: file.map(|file| {
-                    let watched = Watched::new(&file.path, file.keys.clone(), read_keys);
-                    Mutex::new(watched)
-                }),
+                file: file.map(|file| Watched::new(&file.path, file.keys.clone(), read_keys)),
                 plan: plan.clone(),
             }))
         };
@@ -116,7 +113,7 @@ impl Admission {
         let mut is_news = false;
         for tenant in &self.tenants {
             if let Some(file) = &tenant.file {
-                is_news |= file.lock().look();
+                is_news |= file.look();
             }
         }
         if is_news {
@@ -124,7 +121,8 @@ impl Admission {
         }
     }
 
-    /// Makes the ring of all keys, those of files last: no file takes a key away from the configuration.
+    /// Makes the ring of all keys, those of files last: no file takes a key away from the configuration, nor one away from
+    /// another file that has had it and still has.
     fn make_ring(&self) {
         let mut ring = Ring::default();
         for tenant in &self.tenants {
@@ -134,10 +132,16 @@ impl Admission {
                 .iter()
                 .for_each(|key| ring.add(key, tenant));
         }
-        for tenant in &self.tenants {
-            if let Some(file) = &tenant.file {
-                let file = file.lock();
-                file.held().iter().for_each(|key| ring.add(key, tenant));
+        let before = self.ring.load();
+        let files = || {
+            let tenants = self.tenants.iter();
+            tenants.filter_map(|tenant| Some((tenant, tenant.file.as_ref()?.held())))
+        };
+        for is_new in [false, true] {
+            for (tenant, keys) in files() {
+                let wanted = |key: &&KeyPlan| before.is_of_another(key, tenant) == is_new;
+                let keys = keys.iter().filter(wanted);
+                keys.for_each(|key| ring.add(key, tenant));
             }
         }
         self.ring.store(Arc::new(ring));

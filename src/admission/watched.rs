@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Admission;
@@ -19,10 +20,16 @@ use super::Admission;
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A file, and what it last held that was good.
+/// A file, and what it last held that was good. A disk may block: nothing is locked while the file is read, so nobody
+/// waits for it but who looks.
 pub(super) struct Watched<T> {
     path: PathBuf,
     read: fn(&Path) -> io::Result<T>,
+    state: Mutex<State<T>>,
+}
+
+/// What was last seen of it.
+struct State<T> {
     held: T,
     seen: Option<Stamp>,
     trouble: Option<String>,
@@ -49,21 +56,24 @@ impl Stamp {
     }
 }
 
-impl<T: PartialEq> Watched<T> {
+impl<T: Clone + PartialEq> Watched<T> {
     /// A file that held this a moment ago.
     pub(super) fn new(path: &Path, held: T, read: fn(&Path) -> io::Result<T>) -> Self {
-        Watched {
-            path: path.to_path_buf(),
-            read,
+        let state = State {
             held,
             seen: None,
             trouble: None,
+        };
+        Watched {
+            path: path.to_path_buf(),
+            read,
+            state: Mutex::new(state),
         }
     }
 
     /// What is in force.
-    pub(super) fn held(&self) -> &T {
-        &self.held
+    pub(super) fn held(&self) -> T {
+        self.state.lock().held.clone()
     }
 
     /// Where it is.
@@ -72,40 +82,44 @@ impl<T: PartialEq> Watched<T> {
     }
 
     /// What is wrong with it now, if anything is.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.state.lock().trouble.clone()
     }
 
     /// Looks at it; returns whether something else is in force now.
-    pub(super) fn look(&mut self) -> bool {
+    pub(super) fn look(&self) -> bool {
         let stamp = Stamp::of(&self.path);
-        if let Ok(stamp) = stamp
-            && self.seen == Some(stamp)
-        {
+        let seen = stamp.as_ref().ok().copied();
+        if seen.is_some() && self.state.lock().seen == seen {
             return false;
         }
-        self.seen = stamp.as_ref().ok().copied();
-        match stamp.and_then(|_| (self.read)(&self.path)) {
+        let found = stamp.and_then(|_| (self.read)(&self.path));
+        let mut state = self.state.lock();
+        // What kept it from being read may be over by the next look, and the file the same.
+        state.seen = seen.filter(|_| found.is_ok());
+        match found {
             Ok(read) => {
-                self.trouble = None;
-                let is_news = read != self.held;
+                state.trouble = None;
+                let is_news = read != state.held;
                 if is_news {
                     tracing::info!(path = %self.path.display(), "taken over, as it has changed");
                 }
-                self.held = read;
+                state.held = read;
                 is_news
             }
             Err(error) => {
-                self.complain(error.to_string());
+                state.complain(&self.path, error.to_string());
                 false
             }
         }
     }
+}
 
+impl<T> State<T> {
     /// Says what is wrong with it, unless that was the last that was said.
-    fn complain(&mut self, trouble: String) {
+    fn complain(&mut self, path: &Path, trouble: String) {
         if self.trouble.as_ref() != Some(&trouble) {
-            let path = self.path.display();
+            let path = path.display();
             tracing::warn!(%path, trouble, "what this file held before stays in force");
             self.trouble = Some(trouble);
         }
@@ -134,17 +148,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("numbers");
         let number = |path: &Path| fs::read_to_string(path)?.parse().map_err(io::Error::other);
-        let mut watched = Watched::<u32>::new(&path, 1, number);
+        let watched = Watched::<u32>::new(&path, 1, number);
         let replace = |text: &str| {
             let fresh = folder.path().join("fresh");
             fs::write(&fresh, text).unwrap();
             fs::rename(&fresh, &path).unwrap();
         };
-        let mut seen = |told: &str| {
+        let seen = |told: &str| {
             let is_news = watched.look();
             let trouble = watched.trouble().unwrap_or_default();
             assert!(trouble.contains(told) && trouble.is_empty() == told.is_empty());
-            (is_news, *watched.held())
+            (is_news, watched.held())
         };
         assert_eq!(seen("No such file"), (false, 1));
         replace("2");

@@ -12,28 +12,26 @@
 //!                                   included; own: what the prefill line says of this prompt
 //! queued     took > 1.5·usual, and it had found work ahead       depth   = 1.25·usual of late
 //! overlapped took ≤ 1.2·usual, behind work of a usual or more    depth   ≥ 2·(that work + own)
-//! kept       took > 2·(usual + work ahead) + 50 ms               ceiling = those that run when it begins, and one
-//! in time    took ≤ 2·(usual + work ahead), sent at the ceiling  ceiling + 1
 //! refused    429 or 503                                          ceiling = what it holds without this one
+//! served     sent at the ceiling, and not refused                ceiling + 1 for each round of them
 //! ```
 //!
 //! *Depth* is the prefill time that may be ahead in the worker: one usual request and a quarter, never fewer than two
-//! requests, so that one is there when the one before it ends. In seconds and not in requests, because prompts differ a
-//! thousandfold; and by the line and not by a clock's hand, so that it changes only when something happens. A worker on
+//! requests, so that one is there when the one before it ends, and never less than a tenth of a second, or a quarter for
+//! what is no answer of tokens: that is what engines make batches of. In seconds and not in requests, because prompts differ
+//! a thousandfold; and by the line and not by a clock's hand, so that it changes only when something happens. A worker on
 //! which requests overlap (it batches, or has several instances) gets twice as much each time that shows, as in TCP's
 //! slow start, until they queue again; meanwhile its line learns how little each of them adds.
 //!
-//! The *ceiling* is for what the card's work does not explain: an engine with no slot or no memory left keeps a request
-//! however short its prompt is. Those that run when it begins at last are as many as run there. It rises by one with each
-//! request that was sent at the ceiling and came in time. Where the engine refused, it rises by one for each round of
-//! them only, because asking again costs somebody an answer: additive increase after a sharp decrease, the rule by which
-//! TCP (V. Jacobson, "Congestion Avoidance and Control", 1988) and Netflix's concurrency-limits share what nobody tells
-//! them. Estimating the queue by the time of a lone request is that of TCP Vegas (L. Brakmo, L. Peterson, 1995); its
+//! The *ceiling* is there once an engine has refused a request. Asking for more costs somebody an answer, so it rises by one
+//! for each round of requests that were sent at the ceiling and taken: additive increase after a sharp decrease, the rule by
+//! which TCP (V. Jacobson, "Congestion Avoidance and Control", 1988) and Netflix's concurrency-limits share what nobody
+//! tells them. Estimating the queue by the time of a lone request is that of TCP Vegas (L. Brakmo, L. Peterson, 1995); its
 //! smallest time ever seen would be wrong here, where sizes differ, and one that follows the queue would chase itself.
 //! Only a request that found nobody ahead moves ours upward.
 //!
 //! Besides, streams count beyond the point where one more adds hardly any tokens a second: by the line c + d·n, n of
-//! them make n/(c + d·n), which is nine tenths of what any number can at n = 9·c/d. And memory counts that those who are
+//! them make n/(c + d·n), which is 95 hundredths of what any number can at n = 19·c/d. And memory counts that those who are
 //! there fill for sure, with no word of theirs shared: where the engine tells how much it has.
 //!
 //! All this is a *soft* limit, for workers of which neither the operator nor the engine says a number: while somebody
@@ -48,11 +46,12 @@
 //! from 3 % less to 4 % more.
 //!
 //! What it does not do: the ceiling is in no price, so of two workers the cheaper by a little may be at its ceiling while
-//! the other has a slot free. And on workers that serve several embeddings beside each other, the prefill line shows less
-//! time for each the more there are, so among equal ones the busier looks no dearer than the idler. Beside a flood of ten
-//! times as much of a low class, the 99th percentile of a high one with a quarter reserved is 1.0 to 1.13 times that of an
-//! idle fleet where the number of slots is stated (promise P16); where it is learned, it is 1.3 times for chats on one to
-//! three such engines, and 1.4 to 1.7 for embeddings. So who has paid classes states `max_inflight`.
+//! the other has a slot free. On workers that serve several embeddings beside each other, the prefill line shows less
+//! time for each the more there are, so among equal ones the busier looks no dearer than the idler. And how many slots an
+//! engine has is not learned from how long a request was kept: that was tried, and an engine whose first crowd came at once
+//! was held at a third less than it could do for as long as it was watched. So who has paid classes states `max_inflight`:
+//! beside a flood of ten times as much of a low class, the 99th percentile of a high one with a quarter reserved is then 1.0
+//! to 1.13 times that of an idle fleet (promise P16), and two or three times where nothing is stated.
 //!
 //! 2026-11-30: believed that a worker takes 64 requests when nobody says how many. An engine that runs sixteen then keeps
 //! 48 of a flood before every paid request, which takes four times as long as alone.
@@ -71,15 +70,16 @@ const OVERLAPPED: f64 = 1.2;
 const DEPTH: f64 = 1.25;
 /// and the fewest requests that may: one at work, one behind it.
 const LEAST_WAITING: u32 = 2;
-/// Times as long as all that is known explains, and a moment, is kept.
-const KEPT: f64 = 2.0;
-const MOMENT: Seconds = Seconds(0.05);
-/// Streams make this many tenths of what they could at so many times c/d.
-const KNEE: f64 = 9.0;
+/// It is this at least for what is no answer of tokens, so that the engine can make batches of it,
+const GATHER: Seconds = Seconds(0.25);
+/// and this for prompts.
+const LEAST_DEPTH: Seconds = Seconds(0.1);
+/// Streams make 95 hundredths of what they could at so many times c/d.
+const KNEE: f64 = 19.0;
 /// A knee below this many streams is taken for a line that is not known well,
-const LEAST_KNEE: f64 = 8.0;
+const LEAST_KNEE: f64 = 32.0;
 /// and so is one from fewer samples.
-const KNOWN: u64 = 20;
+const KNOWN: u64 = 50;
 /// So many who found nobody ahead show how long that takes. The first of a process alone does not: it is slow for reasons
 /// of its own, and before a flood it would be the only one for long.
 const LEAST_LONE: u32 = 2;
@@ -95,7 +95,8 @@ pub(super) struct Saturation {
     own: Mean,
     /// The prefill time that may be ahead in it, once requests have queued.
     depth: Option<Seconds>,
-    ceiling: Option<Ceiling>,
+    /// The most that it held when it refused one, and what it has taken since.
+    ceiling: Option<f64>,
     /// Streams beyond which more make hardly more tokens.
     knee: Option<f64>,
 }
@@ -105,14 +106,6 @@ pub(super) struct Saturation {
 struct Mean {
     value: Seconds,
     samples: u32,
-}
-
-/// The most that it held when it kept a request waiting, or refused one.
-#[derive(Clone, Copy, Debug)]
-struct Ceiling {
-    most: f64,
-    /// Whether it refused.
-    refused: bool,
 }
 
 /// A first byte, as the worker saw it come.
@@ -126,21 +119,8 @@ pub(super) struct Came {
     pub ahead: Seconds,
     /// Whether nobody was.
     pub alone: bool,
-    /// Requests held when it was sent, itself included,
-    pub held: u32,
-    /// and those that run now.
-    pub running: u32,
-}
-
-/// An answer that was generated in one piece.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
-    /// From its sending.
-    pub took: Seconds,
-    /// What it should have taken, its wait included.
-    pub expected: Seconds,
-    /// Requests held when it was sent, itself included.
-    pub held: u32,
+    /// Whether it is no answer of tokens: such requests run as they wait, in one batch with others.
+    pub gathers: bool,
 }
 
 /// What a worker holds now.
@@ -171,36 +151,26 @@ impl Saturation {
         let lone = self.lone.known().unwrap_or_default();
         let usual = lone.max(own);
         if ahead > Seconds::ZERO && took > usual * QUEUED {
-            self.depth = Some(lone.max(self.own.value) * DEPTH);
+            let least = if seen.gathers { GATHER } else { LEAST_DEPTH };
+            self.depth = Some((lone.max(self.own.value) * DEPTH).max(least));
         } else if ahead >= usual && took <= usual * OVERLAPPED {
             let twice = (ahead + own) * 2.0;
             self.depth = self.depth.map(|depth| depth.max(twice));
         }
-        let explained = (usual + ahead) * KEPT;
-        if took > explained + MOMENT {
-            self.keeps_to(f64::from(seen.running + 1));
-        } else if took <= explained {
-            self.in_time(seen.held);
-        }
     }
 
-    /// An answer that was generated in one piece is complete.
-    pub(super) fn ended(&mut self, seen: Ended) {
-        let explained = seen.expected * KEPT;
-        if seen.took > explained + MOMENT {
-            let beside = f64::from(seen.held) * (seen.expected.0 / seen.took.0);
-            self.keeps_to(beside.ceil() + 1.0);
-        } else if seen.took <= explained {
-            self.in_time(seen.held);
+    /// It took and answered a request that was sent when it held so many.
+    pub(super) fn served(&mut self, held: u32) {
+        if let Some(most) = &mut self.ceiling
+            && f64::from(held) >= most.floor()
+        {
+            *most = (*most + 1.0 / *most).min(f64::from(MOST_INFLIGHT));
         }
     }
 
     /// It refused a request, beside so many that it holds.
     pub(super) fn refused(&mut self, held: u32) {
-        self.ceiling = Some(Ceiling {
-            most: f64::from(held.max(1)),
-            refused: true,
-        });
+        self.ceiling = Some(f64::from(held.max(1)));
     }
 
     /// Its streams take so long.
@@ -214,7 +184,7 @@ impl Saturation {
         let is_deep = |depth| held.waiting >= LEAST_WAITING && held.ahead >= depth;
         let is_over = |count: u32, most: f64| f64::from(count) >= most;
         self.depth.is_some_and(is_deep)
-            || (self.ceiling).is_some_and(|ceiling| is_over(held.requests, ceiling.most))
+            || (self.ceiling).is_some_and(|most| is_over(held.requests, most))
             || self.knee.is_some_and(|knee| is_over(held.generating, knee))
             || held.memory_full
     }
@@ -228,35 +198,8 @@ impl Saturation {
                     .ceil()
                     .max(f64::from(LEAST_WAITING))
         });
-        let ceiling = self.ceiling.map(|ceiling| ceiling.most);
-        let bounds = [deep, ceiling, self.knee].into_iter().flatten();
+        let bounds = [deep, self.ceiling, self.knee].into_iter().flatten();
         bounds.reduce(f64::min).map(whole)
-    }
-
-    /// It runs no more than about so many.
-    fn keeps_to(&mut self, most: f64) {
-        let most = most.max(f64::from(LEAST_WAITING));
-        let is_news = self.ceiling.is_none_or(|ceiling| most < ceiling.most);
-        if is_news {
-            self.ceiling = Some(Ceiling {
-                most,
-                refused: false,
-            });
-        }
-    }
-
-    /// A request came in time that was sent when it held so many.
-    fn in_time(&mut self, held: u32) {
-        if let Some(ceiling) = &mut self.ceiling
-            && f64::from(held) >= ceiling.most.floor()
-        {
-            let step = if ceiling.refused {
-                1.0 / ceiling.most
-            } else {
-                1.0
-            };
-            ceiling.most = (ceiling.most + step).min(f64::from(MOST_INFLIGHT));
-        }
     }
 }
 
@@ -294,8 +237,7 @@ mod tests {
             own: OWN,
             ahead: Seconds(ahead),
             alone: ahead <= 0.0,
-            held: 9,
-            running: 4,
+            gathers: false,
         }
     }
 
@@ -315,10 +257,6 @@ mod tests {
         saturation.came(came(0.1, 0.0));
         all.iter().for_each(|one| saturation.came(*one));
         saturation
-    }
-
-    fn ceiling(shown: &Saturation) -> Option<f64> {
-        shown.ceiling.map(|ceiling| ceiling.most)
     }
 
     #[test]
@@ -354,33 +292,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_kept_for_no_reason_shows_how_many_run() {
-        let mut shown = after(&[came(2.0, 0.1)]);
-        let most = |shown: &Saturation| ceiling(shown).unwrap();
-        assert_eq!(most(&shown), 5.0);
-        assert!(shown.is_reached(held(5, 0, 0.0)) && !shown.is_reached(held(4, 0, 0.0)));
-        shown.came(came(0.1, 0.0));
-        assert_eq!(most(&shown), 6.0, "sent at the ceiling, and in time");
-        let below = Came {
-            held: 3,
-            ..came(0.1, 0.0)
+    fn who_makes_batches_has_a_quarter_of_a_second_to_make_them_of() {
+        let quick = |took, ahead, gathers| Came {
+            own: Seconds(0.004),
+            gathers,
+            ..came(took, ahead)
         };
-        shown.came(below);
-        assert_eq!(most(&shown), 6.0);
-    }
-
-    #[test]
-    fn whole_answers_show_it_by_how_much_they_are_late() {
-        let mut shown = Saturation::default();
-        let ended = |took| Ended {
-            took: Seconds(took),
-            expected: Seconds(1.0),
-            held: 32,
-        };
-        shown.ended(ended(1.9));
-        assert_eq!(ceiling(&shown), None);
-        shown.ended(ended(4.0));
-        assert_eq!(ceiling(&shown), Some(9.0));
+        for (gathers, least) in [(true, GATHER), (false, LEAST_DEPTH)] {
+            let shown = after(&[quick(0.2, 0.1, gathers), quick(2.0, 0.1, gathers)]);
+            assert_eq!(shown.depth, Some(least));
+        }
     }
 
     #[test]
@@ -388,11 +309,12 @@ mod tests {
         let mut shown = Saturation::default();
         shown.refused(8);
         assert!(shown.is_reached(held(8, 0, 0.0)));
-        (0..8).for_each(|_| shown.came(came(0.1, 0.0)));
-        let most = ceiling(&shown).unwrap();
+        (0..8).for_each(|_| shown.served(9));
+        shown.served(3);
+        let most = shown.ceiling.unwrap();
         assert!((8.9..9.01).contains(&most), "{most}");
         shown.refused(0);
-        assert_eq!(ceiling(&shown), Some(1.0), "never nobody");
+        assert_eq!(shown.ceiling, Some(1.0), "never nobody");
     }
 
     #[test]
@@ -407,9 +329,9 @@ mod tests {
             ..held(18, 0, 0.0)
         };
         shown.paced(line, KNOWN - 1);
-        assert!(!shown.is_reached(generating(18)));
+        assert!(!shown.is_reached(generating(38)));
         shown.paced(line, KNOWN);
-        assert!(shown.is_reached(generating(18)) && !shown.is_reached(generating(17)));
+        assert!(shown.is_reached(generating(38)) && !shown.is_reached(generating(37)));
         shown.paced(Line::default(), KNOWN);
         assert!(!shown.is_reached(generating(999)));
     }

@@ -196,6 +196,11 @@ impl Ours {
 }
 
 impl ToldLoad {
+    /// Whether what it says now was said before that moment.
+    pub(super) fn was_heard_before(&self, moment: Seconds) -> bool {
+        self.heard.is_some_and(|heard| heard <= moment)
+    }
+
     /// The engine says so, now that it has so much of ours and holds so many tokens at the most.
     pub(super) fn hear(
         &mut self,

@@ -238,13 +238,17 @@ impl Worker {
             return;
         }
         self.condition.begun();
-        self.came(booking, now);
+        let company = machine.company(booking.company, now);
+        let alone = machine.alone_share(company);
+        self.came(booking, alone, now);
         let arrived = booking.sent + self.net();
         let turned = self.backlog.turned();
         let span = now - booking.sent;
         let sharing_seconds = self.meter.sharing_seconds(now) - booking.sharing_seconds;
         let prefill = (now - arrived.max(turned)).max(Seconds::ZERO);
-        self.disprove_waiting(prefill, booking.size, now);
+        if turned <= arrived && self.load.was_heard_before(booking.sent) {
+            self.disprove_waiting(prefill, booking.size, now);
+        }
         let prefill = self.without_foreign(prefill, booking.size, now);
         let line = self.speeds.prefill(Work::Generate);
         let first_byte = FirstByte {

@@ -73,11 +73,11 @@ pub(super) enum End {
 }
 
 impl End {
-    /// The status that is counted, and why. `sent` is the status that the client saw, `cutting` says that the proxy is
-    /// stopping and cuts what is left.
+    /// The status that is counted, and why. `sent` is the status that the client saw, `unseen` what it would have been
+    /// had the head not gone out before; `cutting` says that the proxy is stopping and cuts what is left.
     pub(super) fn told(
         self,
-        sent: Option<StatusCode>,
+        (sent, unseen): (Option<StatusCode>, Option<StatusCode>),
         cutting: bool,
     ) -> (StatusCode, &'static str) {
         let as_seen = |kind: Kind| (sent.unwrap_or(kind.status()), kind.label());
@@ -92,7 +92,8 @@ impl End {
             End::Fault(kind) => as_seen(kind),
             End::Complete => {
                 let status = sent.unwrap_or(StatusCode::OK);
-                let failed = status.is_client_error() || status.is_server_error();
+                let real = unseen.unwrap_or(status);
+                let failed = real.is_client_error() || real.is_server_error();
                 (status, if failed { "worker_status" } else { "ok" })
             }
         }

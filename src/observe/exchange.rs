@@ -69,6 +69,8 @@ pub struct Exchange {
     status: Option<StatusCode>,
     /// The client has seen the status, which stays.
     begun: bool,
+    /// What the status would have been, had the head not gone out before.
+    unseen: Option<StatusCode>,
     end: End,
     at_end: AtEnd,
 }
@@ -108,6 +110,7 @@ impl Exchange {
             quota: None,
             status: None,
             begun: false,
+            unseen: None,
             end: End::Unsaid,
             at_end: AtEnd::default(),
         }
@@ -314,7 +317,9 @@ impl Exchange {
 
     /// The answer's status, on its way to the client.
     pub fn status(&mut self, status: StatusCode) {
-        if !self.begun {
+        if self.begun {
+            self.unseen = Some(status);
+        } else {
             self.status = Some(status);
         }
     }
@@ -386,7 +391,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let cutting = self.observe.cutting.load(Ordering::Acquire);
-        let (status, reason) = self.end.told(self.status, cutting);
+        let (status, reason) = self.end.told((self.status, self.unseen), cutting);
         let total = self.age();
         self.count(status, reason, total);
         if self.observe.log.is_on() {
@@ -394,8 +399,12 @@ impl Drop for Exchange {
         }
         let decision = self.decision(status, reason, total);
         self.observe.decisions.keep(decision);
-        self.at_end
-            .tell(Spent::of(self.attempts, status, self.usage, self.tab.sum()));
+        self.at_end.tell(Spent::of(
+            self.attempts,
+            self.unseen.unwrap_or(status),
+            self.usage,
+            self.tab.sum(),
+        ));
         self.observe.live.fetch_sub(1, Ordering::Release);
     }
 }

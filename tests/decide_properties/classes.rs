@@ -126,10 +126,10 @@ fn crowded(seed: u64, age_up: Seconds) -> f64 {
 
 #[test]
 fn a_lower_class_is_served_once_it_has_waited_long() {
-    // The elders of the higher class are before it then, and there are ever more of them.
+    // One place in four is theirs then, and the elders of the higher class, ever more of them, have their share of those.
     for seed in 0..SEEDS {
         let longest = crowded(seed, Seconds(20.0));
-        assert!(longest <= 90.0, "seed {seed}: {longest}");
+        assert!(longest <= 110.0, "seed {seed}: {longest}");
     }
 }
 

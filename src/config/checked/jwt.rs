@@ -3,8 +3,17 @@
 use crate::config::plan::{Jwks, JwtPlan};
 use crate::config::typed::{Section, Value};
 
-/// The issuer, if the section is there.
-pub fn jwt(section: &Section<'_>) -> Option<JwtPlan> {
+/// The issuer, if there is one: nothing at all, or what could be made of the section. Without tenants nobody is asked for
+/// anything, so there it would stand for nothing.
+pub fn given(root: &Section<'_>, has_tenants: bool) -> Option<Option<JwtPlan>> {
+    root.given("jwt")?;
+    if !has_tenants {
+        root.missing("tenant");
+    }
+    Some(jwt(&root.section("jwt")))
+}
+
+fn jwt(section: &Section<'_>) -> Option<JwtPlan> {
     let file = section.value("jwks").and_then(|value| file(&value));
     let text = |key| section.value(key).and_then(|value| words(&value));
     let (issuer, audience, claim) = (text("issuer"), text("audience"), text("claim"));

@@ -41,8 +41,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let drain = root.duration("drain");
     let currency = money::OneCurrency::of(root);
     let tenants = root.sections("tenant");
-    let has_jwt = root.given("jwt").is_some();
-    let jwt = has_jwt.then(|| jwt::jwt(&root.section("jwt")));
+    let jwt = jwt::given(root, !tenants.is_empty());
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));
@@ -94,7 +93,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         zones: &zones,
         currency: &currency,
         machines: machines.as_deref(),
-        has_tokens: has_jwt,
+        has_tokens: jwt.is_some(),
     };
     let tenants = tenant::tenants(&tenants, &offered);
 

@@ -122,7 +122,7 @@ pub(super) const TENANTS: &[Row] = &[
         key: "tenant.budget",
         kind: BUDGET,
         unset: Unset::Means("no limit"),
-        purpose: "What it may spend in a day or a month of the calendar, in UTC; 429 when it is used up, until the next begins. A request costs the time for which it keeps its machine busy, times price_per_hour: while n requests are on a machine together, each pays an n-th. A duration counts that busy time itself, and no money: with \"2h/day\" a tenant may have one machine for itself for two hours, or share it with one other for four. What a request is expected to cost is put aside when it comes and settled at its end; attempts that failed cost nothing. What is used is kept over a restart.",
+        purpose: "What it may spend in a day or a month of the calendar, in UTC; 429 when it is used up, until the next begins. A request costs the time for which it keeps its machine busy, times price_per_hour: while n requests are on a machine together, each pays an n-th. A duration counts that busy time itself, and no money: with \"2h/day\" a tenant may have one machine for itself for two hours, or share it with one other for four. What a request is expected to cost is put aside when it comes and settled at its end; attempts that a worker failed cost nothing, and what a client cuts short, itself or by its deadline, costs what it used. While anything is left and nothing is put aside, one request always passes, so the last one may overdraw. What is used is saved each minute and at the end, and kept over a restart.",
         example: "budget = [\"3 EUR/day\", \"50 EUR/month\"]",
         see: &[
             "machine.price_per_hour",

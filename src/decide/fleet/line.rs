@@ -1,9 +1,8 @@
 //! Standing in line: who waits for a slot, what it lacks, and who is next.
 
 use super::super::ask::{Ask, NoChoice};
-use super::super::queue::{LineFull, LineView, Ticket, Waiter, WaiterView};
+use super::super::queue::{Group, LineFull, LineView, Ticket, Waiter, WaiterView};
 use super::super::roster::Outlook;
-use super::super::worker::Worker;
 use super::{FleetState, Grant};
 use crate::rng::Rng;
 use crate::units::{Seconds, WorkerId};
@@ -32,10 +31,9 @@ impl FleetState {
         })
     }
 
-    /// Stops waiting; nothing happens when the ticket was granted or given up before.
+    /// Stops waiting; nothing happens when the ticket was granted or given up before. Call [`grants`](Self::grants) next.
     pub fn leave_line(&mut self, ticket: Ticket, now: Seconds) {
         self.line.leave(ticket, now);
-        self.heed_line(now);
     }
 
     /// How many wait.
@@ -111,8 +109,7 @@ impl FleetState {
     /// room.
     #[must_use]
     pub fn sheds(&self, bytes: u64) -> bool {
-        let mut workers = self.roster.workers().iter();
-        !self.line.has_room(bytes) && !workers.any(Worker::has_room)
+        !self.line.has_room(bytes) && !self.roster.takes_any()
     }
 
     /// Ends the wait of everybody who can be served now, in the order of the line, and of everybody who waits for
@@ -150,8 +147,9 @@ impl FleetState {
             let result = self.roster.choose(ask, tried, now, rng);
             if let Ok(choice) = &result {
                 let (claim, busy) = (ask.claim, choice.terms.busy());
+                let group = Group::of(ask);
                 self.line.charge(claim, busy, now);
-                self.line.served(turn, now);
+                self.line.served(turn, &group, now);
             }
             heads.extend(self.line.leave(ticket, now));
             if ticket != turn.ticket {

@@ -1,7 +1,8 @@
 //! How fast the line moves, so that whoever is refused can be told when to come back, and whoever would wait too long is
 //! refused at once.
 //!
-//! Requests that got their place are counted with exponential forgetting over half a minute: long enough to see the
+//! Each group of requests that ask for the same has a pace of its own: one that waits for a model whose only worker is down
+//! says nothing of how fast the others move. Requests that got their place are counted with exponential forgetting over half a minute: long enough to see the
 //! answers of a slow machine, short enough to forget the one that died. The time for which somebody stood in line is
 //! counted in the same way, and the pace is the one by the other: while nobody waits nobody is served from the line, and
 //! that says nothing of how fast it moves.
@@ -11,6 +12,8 @@ use crate::units::Seconds;
 
 /// After so long a request counts for 1/e.
 const MEMORY: Seconds = Seconds(30.0);
+/// With less than so much of a request nothing is known.
+const FORGOTTEN: f64 = 0.001;
 /// With fewer requests than this nothing is certain.
 const CERTAIN: f64 = 8.0;
 
@@ -20,17 +23,27 @@ pub(super) struct Drain {
     served: f64,
     /// The seconds for which somebody stood in line.
     stood: f64,
-    stands: bool,
+    /// How many wait.
+    waiting: usize,
     at: Seconds,
 }
 
 impl Drain {
-    /// From now on somebody stands in line, or nobody.
-    pub(super) fn stands(&mut self, stands: bool, now: Seconds) {
-        *self = Drain {
-            stands,
-            ..self.lately(now)
-        };
+    /// One more waits.
+    pub(super) fn joins(&mut self, now: Seconds) {
+        *self = self.lately(now);
+        self.waiting += 1;
+    }
+
+    /// One less.
+    pub(super) fn leaves(&mut self, now: Seconds) {
+        *self = self.lately(now);
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
+    /// Whether it can be forgotten.
+    pub(super) fn tells_nothing(self, now: Seconds) -> bool {
+        self.waiting == 0 && self.lately(now).served < FORGOTTEN
     }
 
     /// One more.
@@ -72,7 +85,7 @@ impl Drain {
 
     fn lately(self, now: Seconds) -> Drain {
         let kept = (-(now - self.at).0.max(0.0) / MEMORY.0).exp();
-        let stood = if self.stands {
+        let stood = if self.waiting > 0 {
             MEMORY.0 * (1.0 - kept)
         } else {
             0.0
@@ -80,7 +93,7 @@ impl Drain {
         Drain {
             served: self.served * kept,
             stood: self.stood * kept + stood,
-            stands: self.stands,
+            waiting: self.waiting,
             at: now,
         }
     }
@@ -93,7 +106,7 @@ mod tests {
     /// One that has served ten a second since 0 s.
     fn steady(until: f64) -> Drain {
         let mut drain = Drain::default();
-        drain.stands(true, Seconds::ZERO);
+        drain.joins(Seconds::ZERO);
         let mut served = 0.0;
         while served < until {
             drain.served(Seconds(served));
@@ -116,7 +129,7 @@ mod tests {
     #[test]
     fn while_nobody_waits_the_line_is_not_slow() {
         let mut drain = steady(60.0);
-        drain.stands(false, Seconds(60.0));
+        drain.leaves(Seconds(60.0));
         let told = drain.time_for(100, Seconds(90.0)).unwrap().0;
         assert!((told - 10.0).abs() < 0.6, "{told}");
     }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Ticket, Waiter};
-use crate::decide::Zones;
+use crate::decide::{Ask, Zones};
 use crate::units::{ModelName, WorkerId};
 
 /// What decides which workers fit, and the class.
@@ -34,12 +34,43 @@ impl Lane {
         }
     }
 
+    /// What those in it ask for.
+    pub(super) fn group(&self) -> Group {
+        Group {
+            model: self.model.clone(),
+            only: self.only.clone(),
+            zones: self.zones,
+            path: self.path,
+        }
+    }
+
     /// Whether those of the other ask for the same, whatever their class: one who goes before the other is in its way.
     pub(super) fn competes(&self, other: &Lane) -> bool {
         self.model == other.model
             && self.only == other.only
             && self.zones == other.zones
             && self.path == other.path
+    }
+}
+
+/// What is asked for: who asks for the same waits for the same places, whatever their class.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::decide) struct Group {
+    model: Option<ModelName>,
+    only: Option<Arc<[WorkerId]>>,
+    zones: Option<Zones>,
+    path: Option<&'static str>,
+}
+
+impl Group {
+    /// That of a request.
+    pub(in crate::decide) fn of(ask: &Ask) -> Self {
+        Group {
+            model: ask.model.clone(),
+            only: ask.only.clone(),
+            zones: ask.zones,
+            path: ask.path,
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Of two heads that could use the same slot goes first
 //!
-//! 1. who has waited for `age_up`, the longest first, if it may wait so long: no class starves then;
+//! 1. who has waited for `age_up`, the longest first, for one place in four: no class starves then;
 //! 2. the higher class;
 //! 3. the tenant that has had the fewest worker-seconds in this class of late (`fairness.rs`);
 //! 4. whose client leaves first, of those that say when;
@@ -22,9 +22,9 @@
 //! older ones, and who is left is young. Only the order within one tenant's requests of one lane changes, and of those
 //! only without a deadline: no class and no tenant gets more for it.
 //!
-//! `age_up` would undo this, since in a standing line everybody is old. So there it lifts a class and not a request: one
-//! place in [`LIFTED_OF`] goes to the old class before all, to whoever is next there, and the others by class as ever.
-//! Else a flood of a low class, all of it old, would hold up the classes above for as long as it lasts.
+//! `age_up` lifts a class and not a request: one place in [`LIFTED_OF`] goes to a class in which somebody is old, before all
+//! others, to its eldest, or where the line stands to whoever is next; the other places are given by class as ever. Else a
+//! flood of a low class, all of it old, would hold up the classes above for as long as it lasts.
 //!
 //! One of those right behind it may be served before it when the place suits that one better (`fleet/ahead.rs`).
 //!
@@ -44,10 +44,11 @@ use super::roster::Outlook;
 use crate::units::{Seconds, WorkerId};
 use drain::Drain;
 use fairness::Accounts;
+pub(super) use lane::Group;
 use lane::{Lane, Members, Own};
 pub use view::{ClassView, LineView, WaiterView};
 
-/// Of so many places one goes to a class that is old in a standing line.
+/// Of so many places one goes to a class in which somebody is old, before all others.
 const LIFTED_OF: u32 = 4;
 
 /// A place in the line.
@@ -137,9 +138,10 @@ pub(super) struct WaitingLine {
     accounts: BTreeMap<u8, Accounts>,
     bytes: u64,
     given: u64,
-    drain: Drain,
-    /// Places given since an old class had one.
-    since_lift: u32,
+    /// How fast those move who ask for the same.
+    drains: BTreeMap<Group, Drain>,
+    /// Places to be given before an old class may have one again.
+    until_lift: u32,
 }
 
 impl WaitingLine {
@@ -154,15 +156,6 @@ impl WaitingLine {
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiters.len()
-    }
-
-    /// How many of each class wait, for those that have any.
-    pub(super) fn depths(&self) -> BTreeMap<u8, usize> {
-        let mut depths = BTreeMap::new();
-        for (lane, members) in &self.lanes {
-            *depths.entry(lane.class).or_default() += members.len();
-        }
-        depths
     }
 
     /// Whether one more may wait that has so many bytes.
@@ -180,8 +173,10 @@ impl WaitingLine {
         let ticket = Ticket(self.given);
         self.given += 1;
         self.bytes += claim.bytes;
-        self.drain.stands(true, waiter.since);
-        let members = self.lanes.entry(Lane::of(&waiter)).or_default();
+        let lane = Lane::of(&waiter);
+        let drain = self.drains.entry(lane.group()).or_default();
+        drain.joins(waiter.since);
+        let members = self.lanes.entry(lane).or_default();
         members.add(&waiter, ticket);
         self.waiters.insert(ticket, waiter);
         Ok(ticket)
@@ -191,8 +186,8 @@ impl WaitingLine {
     pub(super) fn leave(&mut self, ticket: Ticket, now: Seconds) -> Option<Turn> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes -= waiter.claim().bytes;
-        self.drain.stands(!self.waiters.is_empty(), now);
         let lane = Lane::of(&waiter);
+        self.drained(&lane.group(), now);
         let members = self.lanes.get_mut(&lane)?;
         members.remove(&waiter, ticket);
         if members.is_empty() {
@@ -201,6 +196,16 @@ impl WaitingLine {
         }
         let members = self.lanes.get(&lane)?;
         self.head(&lane, members, now)
+    }
+
+    /// Somebody who asks for this waits no more. A pace that nobody was served at is none.
+    fn drained(&mut self, group: &Group, now: Seconds) {
+        if let Some(drain) = self.drains.get_mut(group) {
+            drain.leaves(now);
+            if drain.tells_nothing(now) {
+                self.drains.remove(group);
+            }
+        }
     }
 
     /// A tenant of a class gets a worker for so long.
@@ -215,18 +220,30 @@ impl WaitingLine {
     }
 
     /// Somebody got a place, in this turn.
-    pub(super) fn served(&mut self, turn: Turn, now: Seconds) {
-        self.since_lift = match turn.rank {
-            0 => 0,
-            _ => self.since_lift.saturating_add(1),
+    pub(super) fn served(&mut self, turn: Turn, group: &Group, now: Seconds) {
+        self.until_lift = match turn.rank {
+            0 => LIFTED_OF - 1,
+            _ => self.until_lift.saturating_sub(1),
         };
-        self.drain.served(now);
+        if let Some(drain) = self.drains.get_mut(group) {
+            drain.served(now);
+        }
     }
 
     /// When those of this class and of higher ones will have been served, by how fast the line moved of late.
     pub(super) fn clears_in(&self, class: u8, now: Seconds) -> Option<Seconds> {
-        let before = self.depths().range(..=class).map(|(_, depth)| depth).sum();
-        self.drain.time_for(before, now)
+        let moves = |lane: &Lane| Some(self.drains.get(&lane.group())?.pace(now).is_some());
+        let before = self.lanes.iter();
+        let before = before.filter(|(lane, _)| lane.class <= class && moves(lane) == Some(true));
+        let before: usize = before.map(|(_, members)| members.len()).sum();
+        #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
+        self.pace(now).map(|pace| Seconds(before as f64 / pace))
+    }
+
+    /// Places that those who wait get in a second, by what was seen of late; `None` when nothing was.
+    fn pace(&self, now: Seconds) -> Option<f64> {
+        let paces = self.drains.values().filter_map(|drain| drain.pace(now));
+        paces.reduce(|one, other| one + other)
     }
 
     /// How many get their place before this one and it, if no more come and tenants take turns: those of higher classes
@@ -256,7 +273,8 @@ impl WaitingLine {
     /// The wait of this one, by how fast the line moved of late.
     pub(super) fn wait_of(&self, ticket: Ticket, now: Seconds) -> Option<Outlook> {
         let position = self.position(ticket, now)?;
-        Some(self.drain.wait_for(position, now))
+        let group = Lane::of(self.waiters.get(&ticket)?).group();
+        Some(self.drains.get(&group)?.wait_for(position, now))
     }
 
     /// A worker's bounds have changed: whom a prompt is too long for is found out anew.
@@ -296,8 +314,8 @@ impl WaitingLine {
     fn head(&self, lane: &Lane, members: &Members, now: Seconds) -> Option<Turn> {
         let eldest = members.eldest()?;
         let aged = self.has_waited(eldest, self.rules.age_up, now);
-        let stands = self.stands(lane.class, Some(eldest), now);
-        if aged && !stands {
+        let is_lifted = aged && self.until_lift == 0;
+        if is_lifted && !self.stands(lane.class, Some(eldest), now) {
             return Some(Turn {
                 rank: 0,
                 had: 0,
@@ -311,7 +329,6 @@ impl WaitingLine {
                 .map_or(0.0, |accounts| accounts.had(tenant, now))
                 .to_bits()
         };
-        let is_lifted = aged && self.since_lift + 1 >= LIFTED_OF;
         let rank = if is_lifted {
             0
         } else {

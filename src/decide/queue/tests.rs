@@ -149,7 +149,7 @@ fn the_line_is_bounded_in_entries_and_in_bytes() {
     let empty = || waiter(ask("m"), &[], 1.0);
     line.join(empty()).unwrap();
     assert_eq!(line.join(empty()), Err(LineFull), "of entries");
-    assert_eq!((line.check(), line.depths()), (Ok(()), [(0, 3)].into()));
+    assert_eq!((line.check(), line.len()), (Ok(()), 3));
 }
 
 #[test]
@@ -207,14 +207,53 @@ fn an_old_class_in_a_standing_line_gets_one_place_in_four() {
     let high: Vec<_> = (0..6).map(|_| join(&mut line, of(0, 0), 19.0)).collect();
     let mut order = Vec::new();
     while let Some(turn) = line.heads(Seconds(20.0)).pop_first() {
-        line.served(turn, Seconds(20.0));
+        let group = Group::of(&line.get(turn.ticket).unwrap().ask);
+        line.served(turn, &group, Seconds(20.0));
         line.leave(turn.ticket, Seconds(20.0));
         order.push(turn.ticket);
     }
     let expected = [
-        high[0], high[1], high[2], low[2], high[3], high[4], high[5], low[1], low[0],
+        low[2], high[0], high[1], high[2], low[1], high[3], high[4], high[5], low[0],
     ];
     assert_eq!(order, expected);
+}
+
+#[test]
+fn an_old_class_in_a_calm_line_gets_no_more_than_that() {
+    let rules = LineRules {
+        newest_first: [None; MOST_CLASSES],
+        ..newest_first(10.0)
+    };
+    let mut line = WaitingLine::new(rules);
+    let low: Vec<_> = (0..2).map(|_| join(&mut line, of(2, 0), 1.0)).collect();
+    let high: Vec<_> = (0..4).map(|_| join(&mut line, of(0, 0), 19.0)).collect();
+    let mut order = Vec::new();
+    while let Some(turn) = line.heads(Seconds(20.0)).pop_first() {
+        let group = Group::of(&line.get(turn.ticket).unwrap().ask);
+        line.served(turn, &group, Seconds(20.0));
+        line.leave(turn.ticket, Seconds(20.0));
+        order.push(turn.ticket);
+    }
+    let expected = [low[0], high[0], high[1], high[2], low[1], high[3]];
+    assert_eq!(order, expected);
+}
+
+/// Who asks for something else, and waits for a worker that is down, says nothing of how fast the others move.
+#[test]
+fn each_group_has_a_pace_of_its_own() {
+    let mut line = WaitingLine::new(newest_first(1e9));
+    join(&mut line, ask("down"), 0.0);
+    for second in 0..60 {
+        let now = 60.0 + f64::from(second);
+        let ticket = join(&mut line, of(0, 0), now);
+        let turn = line.turn_beside(ticket, Seconds(now + 0.1)).unwrap();
+        let group = Group::of(&line.get(ticket).unwrap().ask);
+        line.served(turn, &group, Seconds(now + 0.1));
+        line.leave(ticket, Seconds(now + 0.1));
+    }
+    let last = join(&mut line, of(0, 0), 120.0);
+    let wait = line.wait_of(last, Seconds(120.0)).unwrap();
+    assert!(wait.takes.0 < 0.2, "{wait:?}");
 }
 
 #[test]

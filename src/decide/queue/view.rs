@@ -61,13 +61,16 @@ impl WaitingLine {
         LineView {
             entries: self.len(),
             bytes: self.bytes,
-            pace: self.drain.pace(now),
+            pace: self.pace(now),
             classes,
         }
     }
 
     /// The first of them, by class and arrival.
     pub(in crate::decide) fn first(&self, most: usize) -> Vec<Ticket> {
+        if most == 0 {
+            return Vec::new();
+        }
         let waiters = self.waiters.iter();
         let mut order: Vec<_> = waiters
             .map(|(ticket, waiter)| (waiter.claim().class, *ticket))

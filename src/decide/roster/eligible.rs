@@ -4,8 +4,9 @@ use super::super::ask::Ask;
 use super::super::considered::Exclusion;
 use super::super::density::Density;
 use super::super::eject::EjectCause;
+use super::super::health::State;
 use super::super::room::{self, Need};
-use super::super::standing::{Rank, Standing};
+use super::super::standing::{AllDown, Rank, Standing};
 use super::super::worker::Worker;
 use super::Roster;
 use crate::units::{Length, Seconds, WorkerId};
@@ -65,6 +66,8 @@ impl Roster {
         let admitted = able().filter(|worker| self.rules.all_down.admits(worker));
         let best = admitted.map(|worker| self.rank(worker, ask, row)).min();
         let asked = || able().filter(|worker| Some(self.rank(worker, ask, row)) == best);
+        // Who would have to unload a model that is in use is no place to go.
+        let open = || asked().filter(|worker| worker.residents.bars(row).is_none());
         let first = match best {
             Some(best) if best.standing == Standing::Held => asked()
                 .filter_map(|worker| worker.condition().held())
@@ -79,9 +82,20 @@ impl Roster {
             need,
             best,
             first,
-            saturated: asked().all(|worker| !worker.has_room() || worker.is_saturated()),
-            kept: self.is_kept(ask, asked()),
+            saturated: open().all(|worker| !worker.has_room() || worker.is_saturated()),
+            kept: self.is_kept(ask, open()),
         }
+    }
+
+    /// Whether anybody could be given a request, of one kind or another; or nobody at all is up, which is another matter.
+    pub(in crate::decide) fn takes_any(&self) -> bool {
+        let is_asked = |worker: &Worker| {
+            let state = worker.condition().state();
+            state == State::Up || self.rules.all_down == AllDown::TryAll
+        };
+        let asked = || self.workers.iter().filter(|worker| is_asked(worker));
+        let has_place = |worker: &Worker| worker.has_room() && !worker.is_saturated();
+        asked().next().is_none() || asked().any(has_place)
     }
 
     /// How soon this worker is asked.

@@ -119,7 +119,14 @@ impl Roster {
                     let wait = Seconds::ZERO;
                     self.outlook_at(one.worker, Terms { wait, ..one.terms }, span)?
                 }
-                Fate::Excluded(Exclusion::NotSampled) => return None,
+                // Who is left out for another reason than that it can't may be asked a moment later.
+                Fate::Excluded(
+                    Exclusion::NotSampled
+                    | Exclusion::Held
+                    | Exclusion::Ejected
+                    | Exclusion::Tier
+                    | Exclusion::SameMachine,
+                ) => return None,
                 Fate::Picked | Fate::Excluded(_) => continue,
             };
             best = Some(best.map_or(outlook, |best| Outlook {

@@ -113,7 +113,7 @@ impl Worker {
         if foreign.waiting <= 0.0 {
             return took;
         }
-        let own = self.speeds.prefill(size.work).at(size.reading()) + size.toll.load;
+        let own = self.own(size);
         let ahead = self.foreign_ahead(foreign, size.work);
         took * (own.0 / (own + ahead).0)
     }
@@ -207,27 +207,28 @@ mod tests {
     /// as this.
     fn wait_after(took: f64, then: f64) -> f64 {
         let mut fleet = FleetState::new(vec![WorkerSpec::new("w", 8)], Policy::LeastTime);
-        let hear = |fleet: &mut FleetState, waiting| {
+        let hear = |fleet: &mut FleetState, waiting, now| {
             let heard = Heard {
                 load: load(0.0, waiting),
                 asked: fleet.ours(WORKER),
                 lasts: Seconds(100.0),
             };
-            fleet.hear_load(WORKER, &heard, NOW);
+            fleet.hear_load(WORKER, &heard, now);
         };
-        let chat = |fleet: &mut FleetState, took: f64| {
-            let choice = fleet.choose(&ask(), &[], NOW, &mut Rng::seeded(1));
+        let chat = |fleet: &mut FleetState, took: f64, now| {
+            let choice = fleet.choose(&ask(), &[], now, &mut Rng::seeded(1));
             let mut choice = choice.unwrap();
-            let now = NOW + Seconds(took);
+            let now = now + Seconds(took);
             fleet.first_byte(&mut choice.booking, now);
             fleet.finish(choice.booking, Outcome::Gone, now);
             choice.terms.wait.0
         };
-        chat(&mut fleet, OWN);
-        hear(&mut fleet, 40.0);
-        chat(&mut fleet, took);
-        hear(&mut fleet, then);
-        chat(&mut fleet, OWN)
+        let [first, later, last] = [0.0, 10.0, 30.0].map(|after| NOW + Seconds(after));
+        chat(&mut fleet, OWN, first);
+        hear(&mut fleet, 40.0, later);
+        chat(&mut fleet, took, later);
+        hear(&mut fleet, then, last);
+        chat(&mut fleet, OWN, last)
     }
 
     #[test]

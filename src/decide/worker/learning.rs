@@ -5,7 +5,6 @@ use crate::decide::ask::Work;
 use crate::decide::booking::{Booking, FirstByte};
 use crate::decide::line_fit::Sample;
 use crate::decide::machine::{Machine, Span};
-use crate::decide::saturation::Ended;
 use crate::decide::speed::Whole;
 use crate::units::Seconds;
 
@@ -98,11 +97,7 @@ impl Worker {
                     samples: self.speeds.prefill_samples(Work::Generate),
                     company: first_byte.company,
                 });
-                self.saturation.ended(Ended {
-                    took: whole.took,
-                    expected: self.speeds.expected(&whole),
-                    held: booking.held,
-                });
+                self.saturation.served(booking.held);
                 self.speeds.learn_whole(Whole { took, ..whole });
                 let decoding = self.speeds.decoding(output, first_byte.sharing) / alone;
                 let came = booking.sent + self.net() + first_byte.took;

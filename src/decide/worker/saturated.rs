@@ -1,6 +1,7 @@
 //! How much a worker takes: what the operator or its engine states, else what it shows (`saturation.rs`).
 
 use super::Worker;
+use crate::decide::ask::Work;
 use crate::decide::booking::Booking;
 use crate::decide::cost::Size;
 use crate::decide::memory;
@@ -55,20 +56,20 @@ impl Worker {
     }
 
     /// A first byte came; its request has left the backlog, and its worker has not learned from it yet.
-    pub(super) fn came(&mut self, booking: &Booking, now: Seconds) {
+    /// Neighbours on its machine make everything as much slower as `alone` says: that is not for want of places.
+    pub(super) fn came(&mut self, booking: &Booking, alone: f64, now: Seconds) {
         if !booking.ends_its_prefill() {
             return;
         }
-        let waiting = self.backlog.timed().count;
         let came = Came {
             took: now - booking.sent,
-            own: self.own(booking.size),
-            ahead: booking.wait,
+            own: Seconds(self.own(booking.size).0 / alone),
+            ahead: Seconds(booking.wait.0 / alone),
             alone: booking.alone,
-            held: booking.held,
-            running: self.inflight.saturating_sub(waiting),
+            gathers: booking.work() == Work::Embed,
         };
         self.saturation.came(came);
+        self.saturation.served(booking.held);
     }
 
     /// Something began or ended: how much it takes is reckoned anew.
