@@ -3,13 +3,9 @@
 use crate::config::plan::{Jwks, JwtPlan};
 use crate::config::typed::{Section, Value};
 
-/// The issuer, if there is one: nothing at all, or what could be made of the section. Without tenants nobody is asked for
-/// anything, so there it would stand for nothing.
-pub fn given(root: &Section<'_>, has_tenants: bool) -> Option<Option<JwtPlan>> {
+/// The issuer, if there is one: nothing at all, or what could be made of the section.
+pub fn given(root: &Section<'_>) -> Option<Option<JwtPlan>> {
     root.given("jwt")?;
-    if !has_tenants {
-        root.missing("tenant");
-    }
     Some(jwt(&root.section("jwt")))
 }
 

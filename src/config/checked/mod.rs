@@ -41,7 +41,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let drain = root.duration("drain");
     let currency = money::OneCurrency::of(root);
     let tenants = root.sections("tenant");
-    let jwt = jwt::given(root, !tenants.is_empty());
+    let jwt = jwt::given(root);
     let admin_token = root.section("admin").given("token");
     let admin_token = admin_token.and_then(|value| value.secret());
     let limits = limits::limits(&root.section("limits"));

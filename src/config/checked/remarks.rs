@@ -10,6 +10,10 @@ pub fn remarks(root: &Section<'_>, plan: &Plan) -> Vec<String> {
         unreachable_models(tenant, plan, &mut remarks);
         unreachable_zones(tenant, plan, &mut remarks);
     }
+    if plan.jwt.is_some() && plan.tenants.is_empty() {
+        let remark = "jwt: without a [[tenant]] nobody is asked for a key or a token, and all may in";
+        remarks.push(remark.to_owned());
+    }
     if root.section("queue").given("age_up").is_some() {
         futile_age_up(plan, &mut remarks);
     }
