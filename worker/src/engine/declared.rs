@@ -46,29 +46,7 @@ impl View {
     /// Looks at an engine through a configuration, or says why they don't fit.
     pub fn fit(inner: Box<dyn Engine>, config: &Config) -> Result<View, String> {
         let batched = config.max_batch_size.is_some_and(|size| size > 0);
-        let graph = inner.signature();
-        let missing = graph
-            .inputs
-            .iter()
-            .find(|spec| find(&config.inputs, &spec.name).is_none());
-        if let Some(spec) = missing.filter(|_| !config.inputs.is_empty()) {
-            return Err(format!(
-                "config.pbtxt leaves out the graph's input `{}`",
-                spec.name
-            ));
-        }
-        for (whose, declared, specs) in [
-            ("input", &config.inputs, &graph.inputs),
-            ("output", &config.outputs, &graph.outputs),
-        ] {
-            let unknown = |tensor: &&Declared| !specs.iter().any(|spec| spec.name == tensor.name);
-            if let Some(tensor) = declared.iter().find(unknown) {
-                return Err(format!(
-                    "config.pbtxt: the graph has no {whose} `{}`",
-                    tensor.name
-                ));
-            }
-        }
+        check_names(inner.signature(), config)?;
         let mut view = View {
             signature: Signature {
                 inputs: vec![],
@@ -145,6 +123,33 @@ impl Engine for View {
     }
 }
 
+/// Whether what is declared is there, and all that the graph takes is declared.
+fn check_names(graph: &Signature, config: &Config) -> Result<(), String> {
+    let missing = graph
+        .inputs
+        .iter()
+        .find(|spec| find(&config.inputs, &spec.name).is_none());
+    if let Some(spec) = missing.filter(|_| !config.inputs.is_empty()) {
+        return Err(format!(
+            "config.pbtxt leaves out the graph's input `{}`",
+            spec.name
+        ));
+    }
+    for (whose, declared, specs) in [
+        ("input", &config.inputs, &graph.inputs),
+        ("output", &config.outputs, &graph.outputs),
+    ] {
+        let unknown = |tensor: &&Declared| !specs.iter().any(|spec| spec.name == tensor.name);
+        if let Some(tensor) = declared.iter().find(unknown) {
+            return Err(format!(
+                "config.pbtxt: the graph has no {whose} `{}`",
+                tensor.name
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn find<'a>(declared: &'a [Declared], name: &str) -> Option<&'a Declared> {
     declared.iter().find(|tensor| tensor.name == name)
 }
@@ -156,17 +161,7 @@ fn see(
     batched: bool,
 ) -> Result<(TensorSpec, Option<Reshape>), String> {
     let name = &spec.name;
-    let batch = match spec.axes.first() {
-        Some(Axis::Free(_)) => Some(Axis::Free(BATCH.into())),
-        _ if batched => {
-            let shape = spec.kserve_shape();
-            return Err(format!(
-                "max_batch_size: `{name}` has shape {shape:?} in the graph; expected -1 first, or max_batch_size: 0"
-            ));
-        }
-        _ => None,
-    };
-    let batch = batch.filter(|_| batched);
+    let batch = batch_axis(spec, batched)?;
     let Some(declared) = declared else {
         let mut seen = spec.clone();
         if let (Some(batch), Some(first)) = (batch, seen.axes.first_mut()) {
@@ -212,6 +207,20 @@ fn see(
         axes: batch.into_iter().chain(rest).collect(),
     };
     Ok((seen, reshape))
+}
+
+/// The batch axis that clients see, where there is to be one.
+fn batch_axis(spec: &TensorSpec, batched: bool) -> Result<Option<Axis>, String> {
+    match spec.axes.first() {
+        _ if !batched => Ok(None),
+        Some(Axis::Free(_)) => Ok(Some(Axis::Free(BATCH.into()))),
+        _ => {
+            let (name, shape) = (&spec.name, spec.kserve_shape());
+            Err(format!(
+                "max_batch_size: `{name}` has shape {shape:?} in the graph; expected -1 first, or max_batch_size: 0"
+            ))
+        }
+    }
 }
 
 /// The axes that both allow; `None` where they exclude each other.
