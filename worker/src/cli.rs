@@ -10,7 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::engine::library::Search;
-use crate::serve::{self, Settings};
+use crate::serve::{self, Control, Settings};
+use crate::units::Seconds;
 
 /// Forebay's ONNX worker: KServe v2 inference and OpenAI embeddings on one machine.
 #[derive(Parser)]
@@ -31,7 +32,7 @@ enum Verb {
 
 #[derive(Args)]
 struct ServeArgs {
-    /// Folder of models: NAME/1/model.onnx, with or without NAME/model.toml
+    /// Folder of models: NAME/1/model.onnx, with or without NAME/config.pbtxt and NAME/model.toml
     #[arg(long, value_name = "DIR")]
     models: PathBuf,
     /// Address to answer HTTP on
@@ -40,6 +41,14 @@ struct ServeArgs {
     /// Threads that one request computes on [default: the cores this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Who changes the models while it serves: nobody, the folder (added, changed and removed models are followed), or
+    /// clients by /v2/repository/models/NAME/load and /unload; all are loaded at the start
+    #[arg(long, value_name = "WHO", default_value = "explicit", value_parser = control)]
+    model_control: Control,
+    /// Seconds between two looks at the folder under --model-control poll; a model is loaded when nothing of it
+    /// changed from one look to the next
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    poll_seconds: u32,
     /// ONNX Runtime's shared library [default: FOREBAY_ONNXRUNTIME, then beside the binary, then target/onnxruntime/,
     /// then the system's loader]
     #[arg(long, value_name = "FILE")]
@@ -47,6 +56,15 @@ struct ServeArgs {
     /// What computes; only "cpu" in this version
     #[arg(long, default_value = "cpu", value_parser = device)]
     device: Cpu,
+}
+
+fn control(name: &str) -> Result<Control, &'static str> {
+    match name {
+        "none" => Ok(Control::None),
+        "poll" => Ok(Control::Poll),
+        "explicit" => Ok(Control::Explicit),
+        _ => Err("expected \"none\", \"poll\" or \"explicit\""),
+    }
 }
 
 /// The one device of this version.
@@ -105,6 +123,8 @@ fn settings(args: ServeArgs) -> Settings {
         models: args.models,
         http: args.http,
         threads: args.threads.map_or_else(cores, usize::from),
+        control: args.model_control,
+        poll: Seconds(args.poll_seconds.into()),
         library: Search {
             named,
             folders: beside.into_iter().chain(fetched).collect(),

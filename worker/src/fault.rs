@@ -32,6 +32,8 @@ pub enum Kind {
     Loading,
     /// As many requests wait as may wait.
     Busy,
+    /// The request waited for as long as its model's queue policy lets it.
+    QueueTimeout,
     /// The worker is stopping.
     Stopping,
 }
@@ -50,6 +52,7 @@ impl Kind {
             Kind::EngineFailed => (500, "engine_failed"),
             Kind::Loading => (503, "loading"),
             Kind::Busy => (503, "busy"),
+            Kind::QueueTimeout => (503, "queue_timeout"),
             Kind::Stopping => (503, "stopping"),
         }
     }

@@ -2,17 +2,21 @@
 //! text, submit to the model's thread, post-process. The front doors only parse and render.
 
 mod embed;
+mod registry;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use tokio::sync::watch;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use embed::{Embedded, Embedder, Inputs};
+pub use registry::{Registry, Standing};
 pub use validate::Named;
 
+use crate::batch::Urgency;
 use crate::fault::{Fault, Kind};
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
@@ -30,7 +34,11 @@ pub struct Model {
     pub platform: &'static str,
     /// What it takes and gives.
     pub signature: Signature,
-    /// The thread that runs it.
+    /// The most rows of a request, where the configuration says so; 0 = it has no rows.
+    pub most_rows: Option<usize>,
+    /// The configuration, as KServe's `/config` shows it.
+    pub document: Value,
+    /// The threads that run it.
     pub runner: Runner,
     /// Present when it embeds texts.
     pub embedder: Option<Arc<Embedder>>,
@@ -43,12 +51,27 @@ pub struct InferRequest {
     pub inputs: Vec<Named>,
     /// Empty = all.
     pub outputs: Vec<String>,
+    /// How soon.
+    pub urgency: Urgency,
 }
 
-/// Everything a request needs, filled by `serve.rs`: empty while the models load.
-#[derive(Default)]
+/// A change to the models that a client or a signal asks for; `serve.rs` carries it out, one after the other.
+pub enum Order {
+    /// Load it, or load it anew.
+    Load(ModelName, oneshot::Sender<Result<(), Fault>>),
+    /// Take it out of service.
+    Unload(ModelName, oneshot::Sender<Result<(), Fault>>),
+}
+
+/// Everything a request needs, filled by `serve.rs`: without models while they load.
 pub struct App {
-    models: OnceLock<BTreeMap<ModelName, Model>>,
+    /// The models that answer.
+    pub registry: Registry,
+    /// Where models come from.
+    pub folder: PathBuf,
+    /// Where orders go; absent where the models are not the clients' to change.
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    loaded: AtomicBool,
     stopping: AtomicBool,
     live: watch::Sender<usize>,
 }
@@ -63,11 +86,21 @@ impl Drop for Live<'_> {
 }
 
 impl App {
+    /// An app without models yet.
+    pub fn new(folder: PathBuf, orders: Option<mpsc::UnboundedSender<Order>>) -> App {
+        App {
+            registry: Registry::default(),
+            folder,
+            orders,
+            loaded: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            live: watch::Sender::new(0),
+        }
+    }
+
     /// Opens for business.
-    pub fn loaded(&self, models: Vec<Model>) {
-        let models = models.into_iter().map(|model| (model.name.clone(), model));
-        // A second call would change nothing; there is none.
-        let _ = self.models.set(models.collect());
+    pub fn loaded(&self) {
+        self.loaded.store(true, Ordering::Relaxed);
     }
 
     /// Counts a request for as long as the guard lives.
@@ -87,41 +120,52 @@ impl App {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether every model answers, and if not, why.
+    /// Whether the worker is to be sent requests, and if not, why: it is from when its models were first loaded until
+    /// it stops. Models that come, go or fail change their own readiness and not this, so that a proxy does not take a
+    /// worker away from all its models for one.
     pub fn ready(&self) -> Result<(), Fault> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(Fault::new(Kind::Stopping, "the worker is stopping"));
         }
-        self.models().map(|_| ())
+        self.answering()
     }
 
-    /// All models, by name.
-    pub fn models(&self) -> Result<&BTreeMap<ModelName, Model>, Fault> {
-        let loading =
-            || Fault::new(Kind::Loading, "the models are still loading").retry_after(Seconds(1.0));
-        self.models.get().ok_or_else(loading)
+    /// Whether models are there to be asked; also while the worker stops, since what came in is still answered.
+    fn answering(&self) -> Result<(), Fault> {
+        if !self.loaded.load(Ordering::Relaxed) {
+            let loading = Fault::new(Kind::Loading, "the models are still loading");
+            return Err(loading.retry_after(Seconds(1.0)));
+        }
+        Ok(())
+    }
+
+    /// All models that answer, each in its highest version, by name.
+    pub fn models(&self) -> Result<Vec<Arc<Model>>, Fault> {
+        self.answering()?;
+        Ok(self.registry.served())
     }
 
     /// The model of this name, and of this version where one is asked for.
-    pub fn model(&self, name: &str, version: Option<&str>) -> Result<&Model, Fault> {
-        let unknown = |what: String| Fault::new(Kind::ModelNotFound, what).param("model");
-        let models = self.models()?;
-        let Some(model) = models.get(name) else {
-            let known: Vec<&str> = models.keys().map(ModelName::as_str).collect();
-            let known = known.join(", ");
-            return Err(unknown(format!(
-                "no model `{name}` is served here; there are: {known}"
-            )));
+    pub fn model(&self, name: &str, version: Option<&str>) -> Result<Arc<Model>, Fault> {
+        self.answering()?;
+        self.registry.find(name, version)
+    }
+
+    /// Carries an order out and says how it went.
+    pub async fn order(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<(), Fault>>) -> Order,
+    ) -> Result<(), Fault> {
+        self.answering()?;
+        let Some(orders) = &self.orders else {
+            let problem =
+                "models are loaded and unloaded by request only under --model-control explicit";
+            return Err(Fault::bad(problem));
         };
-        match version {
-            Some(version) if version != model.version.to_string() => {
-                let served = model.version;
-                Err(unknown(format!(
-                    "model `{name}` is served in version {served}, not {version}"
-                )))
-            }
-            _ => Ok(model),
-        }
+        let (reply, outcome) = oneshot::channel();
+        let stopping = || Fault::new(Kind::Stopping, "the worker is stopping");
+        orders.send(order(reply)).map_err(|_| stopping())?;
+        outcome.await.unwrap_or_else(|_| Err(stopping()))
     }
 }
 
@@ -130,7 +174,9 @@ impl Model {
     pub async fn infer(&self, request: InferRequest) -> Result<Vec<Named>, Fault> {
         let inputs = validate::inputs(&self.signature, request.inputs)?;
         let wanted = validate::outputs(&self.signature, &request.outputs)?;
-        let outputs = self.runner.run(inputs, wanted.clone()).await?;
+        validate::rows(self.most_rows, &inputs)?;
+        let run = self.runner.run(inputs, wanted.clone(), request.urgency);
+        let outputs = run.await?;
         let name = |&index: &usize| self.signature.outputs[index].name.clone();
         wanted
             .iter()
@@ -195,7 +241,7 @@ mod tests {
 
     #[test]
     fn ready_is_from_loaded_to_stopped() {
-        let app = App::default();
+        let app = App::new(PathBuf::new(), None);
         let refused = app.ready().unwrap_err();
         assert_eq!(refused.kind, Kind::Loading);
         assert!(refused.retry_after.is_some());
@@ -203,7 +249,7 @@ mod tests {
             app.model("any", None)
                 .is_err_and(|fault| fault.kind == Kind::Loading)
         );
-        app.loaded(vec![]);
+        app.loaded();
         assert_eq!(app.ready(), Ok(()));
         app.stop();
         assert_eq!(app.ready().unwrap_err().kind, Kind::Stopping);

@@ -1,8 +1,12 @@
-//! A thread per model instance, which owns the engine and runs what `batch.rs` tells it to.
+//! A thread per model instance, each owning an engine; all of a model's take from one line what `batch.rs` tells them to.
 //!
 //! Guarantees: what waits is bounded and the next one is told Busy with the time to come back; a request whose client
 //! has gone is dropped before it runs; requests joined into a batch get their own rows back, and when a batch fails
-//! each is run alone, so that one bad row spoils no neighbour's answer; a panic in an engine is one failed request.
+//! each is run alone, so that one bad row spoils no neighbour's answer; an answer with other rows than its request is
+//! a failure, never handed out; a panic in an engine is one failed request.
+//!
+//! A request whose time in line is over is answered at that moment, by a timer of its own. (Triton 2.51 notices when
+//! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +15,7 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use crate::batch::{Batcher, Item, Limits, Next};
+use crate::batch::{Batcher, Item, Limits, Next, Urgency};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
@@ -38,17 +42,21 @@ struct State {
     stopping: bool,
 }
 
-/// A model instance that takes requests. Dropping it lets what waits finish, then ends the thread.
+/// A model's instances, which take requests. Dropping it lets what waits finish, then ends the threads.
 pub struct Runner {
     shared: Arc<Shared>,
     batches: bool,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Runner {
-    /// Starts a thread around an engine.
-    pub fn start(engine: Box<dyn Engine>, limits: Limits, clock: Clock) -> std::io::Result<Runner> {
-        let batches = engine.signature().batches();
+    /// Starts a thread around each engine; they are instances of one model.
+    pub fn start(
+        engines: Vec<Box<dyn Engine>>,
+        limits: Limits,
+        clock: Clock,
+    ) -> std::io::Result<Runner> {
+        let batches = engines.iter().all(|engine| engine.signature().batches());
         let rows = if batches { limits.rows } else { 1 };
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -58,47 +66,66 @@ impl Runner {
             wake: Condvar::new(),
             clock,
         });
-        let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("model".into())
-            .spawn(move || work(&theirs, engine))?;
-        Ok(Runner {
+        let mut runner = Runner {
             shared,
             batches,
-            thread: Some(thread),
-        })
+            threads: Vec::with_capacity(engines.len()),
+        };
+        for engine in engines {
+            let theirs = Arc::clone(&runner.shared);
+            let thread = std::thread::Builder::new().name("model".into());
+            let thread = thread.spawn(move || work(&theirs, engine, batches))?;
+            runner.threads.push(thread);
+        }
+        Ok(runner)
     }
 
     /// Runs these inputs, now or in turn. Dropping the future takes the request back unless it already runs.
-    pub async fn run(&self, inputs: Vec<Tensor>, wanted: Vec<usize>) -> Outcome {
-        let (reply, answer) = oneshot::channel();
-        let item = self.item(Job {
+    pub async fn run(&self, inputs: Vec<Tensor>, wanted: Vec<usize>, urgency: Urgency) -> Outcome {
+        let (reply, mut answer) = oneshot::channel();
+        let job = Job {
             inputs,
             wanted,
             reply,
-        });
-        self.submit(item)?;
+        };
+        let patience = self.submit(self.item(job, urgency))?;
         self.shared.wake.notify_one();
-        let gone = || Fault::new(Kind::EngineFailed, "the model's thread has ended");
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        let ended = |_| {
+            let message = "the model's thread has ended";
+            Err(Fault::new(Kind::EngineFailed, message))
+        };
+        if let Some(patience) = patience {
+            tokio::select! {
+                outcome = &mut answer => return outcome.unwrap_or_else(ended),
+                () = tokio::time::sleep(patience.to_duration()) => {
+                    let now = self.shared.clock.now();
+                    self.shared.expire(&mut self.shared.state.lock(), now);
+                }
+            }
+        }
+        answer.await.unwrap_or_else(ended)
     }
 
-    /// Puts an item into the queue. Requests whose clients have left count only as long as nobody needs their place.
-    fn submit(&self, item: Item<Job>) -> Result<(), Fault> {
+    /// Puts an item into the queue and says for how long it may wait. Requests whose clients have left count only as
+    /// long as nobody needs their place.
+    fn submit(&self, item: Item<Job>) -> Result<Option<Seconds>, Fault> {
         let now = self.shared.clock.now();
         let batcher = &mut self.shared.state.lock().batcher;
-        let Err(item) = batcher.offer(item, now) else {
-            return Ok(());
-        };
-        batcher.retain(|job| !job.reply.is_closed());
-        batcher.offer(item, now).map_err(|_| {
-            let wait = Seconds(batcher.backlog().0.clamp(1.0, 60.0));
-            let full = "as many requests wait for this model as may";
-            Fault::new(Kind::Busy, full).retry_after(wait)
-        })
+        let mut offered = batcher.offer(item, now);
+        if let Err(item) = offered {
+            batcher.retain(|job| !job.reply.is_closed());
+            offered = batcher.offer(item, now);
+        }
+        match offered {
+            Ok(until) => Ok(until.map(|until| until - now)),
+            Err(_) => {
+                let full = "as many requests wait for this model as may";
+                Err(Fault::new(Kind::Busy, full).retry_after(comeback(batcher)))
+            }
+        }
     }
 
-    fn item(&self, job: Job) -> Item<Job> {
+    fn item(&self, job: Job, urgency: Urgency) -> Item<Job> {
         let shapes = job.inputs.iter().flat_map(|tensor| {
             let width = tensor.shape().iter().skip(1).copied();
             std::iter::once(tensor.shape().len()).chain(width)
@@ -115,16 +142,38 @@ impl Runner {
                 .iter()
                 .map(|tensor| tensor.elements().len())
                 .sum(),
+            urgency,
             load: job,
         }
     }
 }
 
+impl Shared {
+    /// Refuses whoever has waited for too long.
+    fn expire(&self, state: &mut State, now: Seconds) {
+        let overdue = state.batcher.expire(now);
+        if overdue.is_empty() {
+            return;
+        }
+        let message = "the request waited in line for as long as this model lets it";
+        let wait = comeback(&state.batcher);
+        let fault = Fault::new(Kind::QueueTimeout, message).retry_after(wait);
+        for job in overdue {
+            answer_to(job, Err(fault.clone()));
+        }
+    }
+}
+
+/// When it makes sense to ask again.
+fn comeback(batcher: &Batcher<Job>) -> Seconds {
+    Seconds(batcher.backlog().0.clamp(1.0, 60.0))
+}
+
 impl Drop for Runner {
     fn drop(&mut self) {
         self.shared.state.lock().stopping = true;
-        self.shared.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
+        self.shared.wake.notify_all();
+        for thread in self.threads.drain(..) {
             // An error here is a panic that was already answered; there is nobody left to tell.
             let _ = thread.join();
         }
@@ -132,7 +181,7 @@ impl Drop for Runner {
 }
 
 /// The thread: waits for a batch, runs it, until told to stop and nothing waits.
-fn work(shared: &Shared, mut engine: Box<dyn Engine>) {
+fn work(shared: &Shared, mut engine: Box<dyn Engine>, batches: bool) {
     while let Some(batch) = next_batch(shared) {
         let batch: Vec<Item<Job>> = batch
             .into_iter()
@@ -146,7 +195,7 @@ fn work(shared: &Shared, mut engine: Box<dyn Engine>) {
         let items = batch.len();
         tracing::debug!(items, rows, "a batch begins");
         let start = shared.clock.now();
-        run_batch(engine.as_mut(), batch);
+        run_batch(engine.as_mut(), batch, batches);
         let took = shared.clock.now() - start;
         shared.state.lock().batcher.ran(rows, work, items, took);
     }
@@ -156,6 +205,7 @@ fn next_batch(shared: &Shared) -> Option<Vec<Item<Job>>> {
     let mut state = shared.state.lock();
     loop {
         let now = shared.clock.now();
+        shared.expire(&mut state, now);
         match state.batcher.next(now) {
             Next::Run(batch) => return Some(batch),
             Next::WaitUntil(then) => {
@@ -167,7 +217,7 @@ fn next_batch(shared: &Shared) -> Option<Vec<Item<Job>>> {
     }
 }
 
-fn run_batch(engine: &mut dyn Engine, batch: Vec<Item<Job>>) {
+fn run_batch(engine: &mut dyn Engine, batch: Vec<Item<Job>>, batches: bool) {
     if batch.len() > 1
         && let Some(answers) = run_joined(engine, &batch)
     {
@@ -178,6 +228,10 @@ fn run_batch(engine: &mut dyn Engine, batch: Vec<Item<Job>>) {
     }
     for item in batch {
         let outcome = guarded(engine, &item.load.inputs, &item.load.wanted);
+        let outcome = match outcome {
+            Ok(outputs) if batches => same_rows(outputs, item.rows),
+            outcome => outcome,
+        };
         answer_to(item.load, outcome);
     }
 }
@@ -202,6 +256,18 @@ fn run_joined(engine: &mut dyn Engine, batch: &[Item<Job>]) -> Option<Vec<Vec<Te
     Some(answers)
 }
 
+/// The outputs, if each has as many rows as the request.
+fn same_rows(outputs: Vec<Tensor>, rows: usize) -> Outcome {
+    match outputs.iter().find(|output| output.rows() != rows) {
+        Some(output) => {
+            let given = output.rows();
+            let problem = format!("the model gave {given} rows for a request of {rows}");
+            Err(Fault::new(Kind::EngineFailed, problem))
+        }
+        None => Ok(outputs),
+    }
+}
+
 fn guarded(engine: &mut dyn Engine, inputs: &[Tensor], wanted: &[usize]) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| engine.run(inputs, wanted))).unwrap_or_else(|_| {
         let message = "the engine panicked on this request";
@@ -219,6 +285,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
+    use crate::batch::{Overdue, Policy};
     use crate::engine::echo::Echo;
     use crate::tensor::{Elements, Signature};
 
@@ -256,13 +323,24 @@ mod tests {
             began,
             nod: nods,
         };
-        let limits = Limits {
-            waiting,
-            rows: 32,
-            delay: Seconds::ZERO,
-        };
-        let runner = Runner::start(Box::new(engine), limits, Clock::start()).unwrap();
+        let engines: Vec<Box<dyn Engine>> = vec![Box::new(engine)];
+        let runner = Runner::start(engines, limits(waiting, None), Clock::start()).unwrap();
         (runner, runs, nod)
+    }
+
+    fn limits(waiting: usize, timeout: Option<Seconds>) -> Limits {
+        Limits {
+            rows: 32,
+            preferred: vec![],
+            delay: Seconds(0.0),
+            levels: vec![Policy {
+                waiting,
+                timeout,
+                may_shorten: false,
+                overdue: Overdue::Refuse,
+            }],
+            default_level: 0,
+        }
     }
 
     fn row(value: f32) -> Vec<Tensor> {
@@ -275,7 +353,7 @@ mod tests {
         value: f32,
     ) -> std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> {
         let mut future: std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> =
-            Box::pin(runner.run(row(value), vec![0]));
+            Box::pin(runner.run(row(value), vec![0], Urgency::default()));
         let waker = std::task::Waker::noop();
         let polled = future
             .as_mut()
@@ -288,7 +366,7 @@ mod tests {
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.build().unwrap().block_on(future)
+        runtime.enable_time().build().unwrap().block_on(future)
     }
 
     #[test]
@@ -363,5 +441,67 @@ mod tests {
         nod.send(()).unwrap();
         assert!(wait(first).is_ok() && wait(third).is_ok());
         assert_eq!(runs.try_iter().collect::<Vec<_>>(), [1]);
+    }
+
+    /// An engine that says when it begins and ends when it is told to; how many run at once is seen by who has begun.
+    fn instances(
+        count: usize,
+        timeout: Option<Seconds>,
+    ) -> (Runner, Receiver<usize>, Vec<Sender<()>>) {
+        let (began, runs) = channel();
+        let (mut engines, mut nods): (Vec<Box<dyn Engine>>, _) = (vec![], vec![]);
+        for _ in 0..count {
+            let (sender, nod) = channel();
+            nods.push(sender);
+            engines.push(Box::new(Scripted {
+                echo: Echo::new(),
+                began: began.clone(),
+                nod,
+            }));
+        }
+        let runner = Runner::start(engines, limits(9, timeout), Clock::start()).unwrap();
+        (runner, runs, nods)
+    }
+
+    #[test]
+    fn instances_run_at_once() {
+        let (runner, runs, nods) = instances(2, None);
+        let first = begin(&runner, 1.0);
+        assert_eq!(runs.recv().unwrap(), 1);
+        let second = begin(&runner, 2.0);
+        // The first has not been told to end, so only another instance can have begun.
+        let patience = std::time::Duration::from_secs(10);
+        assert_eq!(runs.recv_timeout(patience), Ok(1));
+        for nod in &nods {
+            nod.send(()).unwrap();
+        }
+        assert_eq!(wait(first).unwrap(), row(1.0));
+        assert_eq!(wait(second).unwrap(), row(2.0));
+    }
+
+    #[test]
+    fn who_waited_too_long_is_answered_though_the_engine_is_busy() {
+        let (runner, runs, nods) = instances(1, Some(Seconds(0.05)));
+        let clock = Clock::start();
+        let refused = wait(async {
+            let running = runner.run(row(1.0), vec![0], Urgency::default());
+            let late = async {
+                while runs.try_recv().is_err() {
+                    tokio::task::yield_now().await;
+                }
+                let start = clock.now();
+                let outcome = runner.run(row(2.0), vec![0], Urgency::default()).await;
+                let took = clock.now() - start;
+                nods[0].send(()).unwrap();
+                (outcome.unwrap_err(), took)
+            };
+            let (ran, refused) = tokio::join!(running, late);
+            assert_eq!(ran.unwrap(), row(1.0), "what runs is finished");
+            refused
+        });
+        let (fault, took) = refused;
+        assert_eq!(fault.kind, Kind::QueueTimeout);
+        assert!(fault.retry_after.is_some());
+        assert!((0.05..0.5).contains(&took.0), "took {took:?}");
     }
 }

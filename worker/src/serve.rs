@@ -2,10 +2,11 @@
 //!
 //! The order of the start decides what a person sees: the models folder and the library first (exit 2, all problems
 //! together, within a moment), then the port (exit 1), then the graphs, which may take seconds; meanwhile the port
-//! answers "loading". SIGTERM and SIGINT: not ready at once, no new connections, what runs is finished, exit 0; a
+//! answers "loading". A model that can't be loaded is logged and its neighbours are served; exit 2 if none can. SIGTERM and SIGINT: not ready at once, no new connections, what runs is finished, exit 0; a
 //! second signal ends at once. "At once" skips exit handlers: ONNX Runtime's own would tear it down under a session
 //! that still runs, and the client would be told of a failure that is none.
 
+mod keeper;
 mod load;
 
 use std::net::SocketAddr;
@@ -17,13 +18,15 @@ use axum::serve::ListenerExt;
 use signal_hook::low_level::exit;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::api;
 use crate::engine::library::Search;
-use crate::line::App;
+use crate::line::{App, Order};
+use crate::repository::Found;
 use crate::units::Seconds;
-use load::Prepared;
+use keeper::Keeper;
+use load::Loader;
 
 /// How long requests may take to finish after the first signal.
 const DRAIN: Seconds = Seconds(60.0);
@@ -41,8 +44,23 @@ pub struct Settings {
     pub http: SocketAddr,
     /// Threads of one inference.
     pub threads: usize,
+    /// Who changes the models while it serves.
+    pub control: Control,
+    /// How often the folder is looked at, where it is followed.
+    pub poll: Seconds,
     /// Where ONNX Runtime is looked for.
     pub library: Search,
+}
+
+/// Who changes the models while the worker serves. All are loaded at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Nobody.
+    None,
+    /// The folder: what is added, changed or removed there.
+    Poll,
+    /// Clients, by `/v2/repository/models/NAME/load` and `/unload`.
+    Explicit,
 }
 
 /// Why the process ends before it was asked to.
@@ -78,19 +96,21 @@ impl From<std::io::Error> for Stop {
 
 /// Serves until a signal or a failure ends it.
 pub fn run(settings: Settings) -> Result<(), Stop> {
-    let prepared = load::prepare(&settings)?;
+    let (found, loader) = load::prepare(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Tokenising and pooling: more at once than cores would only make each slower.
         .max_blocking_threads(settings.threads.max(2))
         .enable_all()
         .build()?;
-    runtime.block_on(serve(settings, prepared))
+    runtime.block_on(serve(settings, found, loader))
 }
 
-async fn serve(settings: Settings, prepared: Prepared) -> Result<(), Stop> {
+async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), Stop> {
     let mut signals = Signals::listen()?;
     let (listener, address) = bind(settings.http).await?;
-    let app = Arc::new(App::default());
+    let (give, orders) = mpsc::unbounded_channel();
+    let give = (settings.control == Control::Explicit).then_some(give);
+    let app = Arc::new(App::new(settings.models.clone(), give));
     let (stop, stopped) = oneshot::channel::<()>();
     let server = axum::serve(
         listener.tap_io(without_delay),
@@ -100,17 +120,11 @@ async fn serve(settings: Settings, prepared: Prepared) -> Result<(), Stop> {
     let mut server = pin!(server.into_future());
     tracing::info!("listening on http://{address}");
 
-    let threads = settings.threads;
-    let mut loading = pin!(tokio::task::spawn_blocking(move || prepared.load(threads)));
-    let mut loaded = false;
+    let keeper = Keeper::new(Arc::clone(&app), loader);
+    let mut keeping = pin!(keep(&app, keeper, found, &settings, orders));
     loop {
         tokio::select! {
-            models = &mut loading, if !loaded => {
-                let models = models.map_err(|error| Stop::failed(error.to_string()))??;
-                tracing::info!(models = models.len(), threads, "ready");
-                app.loaded(models);
-                loaded = true;
-            }
+            kept = &mut keeping => kept?,
             ended = &mut server => return Ok(ended?),
             () = signals.next() => break,
         }
@@ -120,11 +134,35 @@ async fn serve(settings: Settings, prepared: Prepared) -> Result<(), Stop> {
     // The server holds the other end for as long as it runs.
     let _ = stop.send(());
     drain(server, &mut signals, &app).await?;
-    if !loaded {
-        // A load can't be called off, and nobody needs its outcome any more.
-        exit(0);
+    // A load that runs can't be called off, and nobody needs its outcome any more.
+    exit(0)
+}
+
+/// Loads the models, then changes them as the settings say, for as long as it is polled.
+async fn keep(
+    app: &App,
+    keeper: Keeper,
+    found: Found,
+    settings: &Settings,
+    orders: mpsc::UnboundedReceiver<Order>,
+) -> Result<(), Stop> {
+    let first = tokio::task::spawn_blocking(move || (keeper.first(found), keeper));
+    let (problems, keeper) = first
+        .await
+        .map_err(|error| Stop::failed(error.to_string()))?;
+    let models = app.registry.served().len();
+    if models == 0 && !problems.is_empty() {
+        return Err(Stop::wrong(problems.join("\n")));
     }
-    Ok(())
+    app.loaded();
+    let (failed, threads) = (problems.len(), settings.threads);
+    tracing::info!(models, failed, threads, "ready");
+    match settings.control {
+        Control::Poll => keeper.follow(settings.poll).await,
+        Control::Explicit => keeper.obey(orders).await,
+        Control::None => {}
+    }
+    std::future::pending().await
 }
 
 /// Waits for the server to finish what runs, within reason.

@@ -196,6 +196,11 @@ impl Tensor {
         &self.elements
     }
 
+    /// The same elements in another shape, if it holds as many.
+    pub fn with_shape(self, shape: Vec<usize>) -> Option<Tensor> {
+        Tensor::new(shape, self.elements)
+    }
+
     /// The size of the first axis; 1 for a scalar.
     pub fn rows(&self) -> usize {
         self.shape.first().copied().unwrap_or(1)

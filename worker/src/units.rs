@@ -10,9 +10,6 @@ use std::time::Duration;
 pub struct Seconds(pub f64);
 
 impl Seconds {
-    /// No time at all.
-    pub const ZERO: Seconds = Seconds(0.0);
-
     /// This span as the standard library's type; negative spans become zero.
     pub fn to_duration(self) -> Duration {
         Duration::try_from_secs_f64(self.0).unwrap_or(Duration::ZERO)

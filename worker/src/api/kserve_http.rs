@@ -17,9 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::api::json_tensor::{Cells, Flat};
+use crate::batch::Urgency;
 use crate::fault::Fault;
 use crate::line::{self, App, InferRequest, Model, Named};
 use crate::tensor::{Datatype, TensorSpec};
+use crate::units::Seconds;
 
 /// The KServe paths.
 pub fn router() -> Router<Arc<App>> {
@@ -51,7 +53,7 @@ struct Target {
 }
 
 impl Target {
-    fn find<'a>(&self, app: &'a App) -> Result<&'a Model, Fault> {
+    fn find(&self, app: &App) -> Result<Arc<Model>, Fault> {
         app.model(&self.model, self.version.as_deref())
     }
 }
@@ -60,7 +62,7 @@ async fn server() -> Response {
     super::json(&json!({
         "name": "forebay-worker",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": [],
+        "extensions": ["model_configuration", "model_repository", "schedule_policy"],
     }))
 }
 
@@ -95,9 +97,11 @@ async fn metadata(State(app): State<Arc<App>>, Path(target): Path<Target>) -> Re
     };
     let describe_all =
         |specs: &[TensorSpec]| -> Vec<Value> { specs.iter().map(describe).collect() };
+    let versions = app.registry.versions(&model.name);
+    let versions: Vec<String> = versions.iter().map(u64::to_string).collect();
     super::json(&json!({
         "name": model.name.as_str(),
-        "versions": [model.version.to_string()],
+        "versions": versions,
         "platform": model.platform,
         "inputs": describe_all(&model.signature.inputs),
         "outputs": describe_all(&model.signature.outputs),
@@ -131,7 +135,7 @@ async fn infer_inner(
         serde_json::from_slice(&body).map_err(|error| super::unreadable(&error))?;
     let id = typed.id.clone();
     let outputs = model.infer(typed.check()?).await?;
-    Ok(super::json(&answer(model, id.as_deref(), &outputs)))
+    Ok(super::json(&answer(&model, id.as_deref(), &outputs)))
 }
 
 fn no_binary(what: &str) -> Fault {
@@ -175,6 +179,7 @@ impl InferBody {
         let outputs = self.outputs.into_iter().map(OutputBody::check);
         let inputs = self.inputs.into_iter().map(InputBody::check);
         Ok(InferRequest {
+            urgency: urgency(&self.parameters)?,
             inputs: inputs.collect::<Result<_, _>>()?,
             outputs: outputs.collect::<Result<_, _>>()?,
         })
@@ -206,6 +211,26 @@ impl OutputBody {
         refuse_parameters(&format!("output `{}`", self.name), &self.parameters)?;
         Ok(self.name)
     }
+}
+
+/// How soon a request wants to run: `priority` counts levels from 1, 0 being the model's default; `timeout` is in
+/// microseconds, 0 being none (Triton, "Schedule Policy Extension").
+fn urgency(parameters: &Map<String, Value>) -> Result<Urgency, Fault> {
+    let number = |name: &str| match parameters.get(name) {
+        None => Ok(0),
+        Some(value) => value.as_u64().ok_or_else(|| {
+            let problem = format!("the parameter `{name}` is not a whole number of at least 0");
+            Fault::bad(problem)
+        }),
+    };
+    let (priority, timeout) = (number("priority")?, number("timeout")?);
+    let level = usize::try_from(priority)
+        .unwrap_or(usize::MAX)
+        .checked_sub(1);
+    Ok(Urgency {
+        level,
+        timeout: (timeout > 0).then(|| Seconds(timeout as f64 / 1e6)),
+    })
 }
 
 /// Refuses parameters that would change what the answer means; others are ignored, as the protocol asks.

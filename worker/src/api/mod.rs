@@ -4,6 +4,7 @@
 mod json_tensor;
 mod kserve_http;
 mod openai;
+mod repository;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/health", get(health))
         .merge(kserve_http::router())
+        .merge(repository::router())
         .merge(openai::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)

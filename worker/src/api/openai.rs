@@ -48,7 +48,7 @@ pub fn refusal(fault: &Fault) -> Response {
 async fn models(State(app): State<Arc<App>>) -> Response {
     match app.models() {
         Ok(models) => {
-            let data: Vec<Value> = models.values().map(describe).collect();
+            let data: Vec<Value> = models.iter().map(|model| describe(model)).collect();
             super::json(&json!({"object": "list", "data": data}))
         }
         Err(fault) => refusal(&fault),
@@ -57,7 +57,7 @@ async fn models(State(app): State<Arc<App>>) -> Response {
 
 async fn model(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
     match app.model(&name, None) {
-        Ok(model) => super::json(&describe(model)),
+        Ok(model) => super::json(&describe(&model)),
         Err(fault) => refusal(&fault),
     }
 }
@@ -86,7 +86,7 @@ async fn embeddings_inner(app: &App, headers: &HeaderMap, body: Body) -> Result<
     let encoding = Encoding::from_name(typed.encoding_format.as_deref())?;
     let inputs = typed.input.check()?;
     let embedded = model.embed(inputs, typed.dimensions).await?;
-    Ok(super::json(&answer(model, &embedded, encoding)))
+    Ok(super::json(&answer(&model, &embedded, encoding)))
 }
 
 /// An embeddings request as typed; unknown fields are ignored, as OpenAI does.

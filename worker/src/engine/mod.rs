@@ -1,8 +1,10 @@
-//! What runs a model: [`onnx`] through ONNX Runtime, [`echo`] for trying the wire without one.
+//! What runs a model: [`onnx`] through ONNX Runtime, [`echo`] for trying the wire without one; [`declared`] shows either
+//! as `config.pbtxt` declares it.
 //!
 //! An engine is owned by one thread (`runner.rs`), so it takes `&mut self` and needs no lock: ONNX Runtime's own `Run`
 //! is not safe to call from several threads, whatever its documentation says (ort's source has the story).
 
+pub mod declared;
 pub mod echo;
 pub mod elf;
 pub mod library;

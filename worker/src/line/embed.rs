@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::batch::Urgency;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
 use crate::line::Model;
@@ -122,7 +123,9 @@ impl Embedder {
         runner: &Runner,
         rows: Vec<Row>,
     ) -> Result<Vec<Vec<f32>>, Fault> {
-        let outputs = runner.run(self.inputs(&rows), vec![self.output]).await?;
+        let inputs = self.inputs(&rows);
+        let run = runner.run(inputs, vec![self.output], Urgency::default());
+        let outputs = run.await?;
         let this = Arc::clone(self);
         off_reactor(move || this.pool(&outputs, &rows)).await
     }
@@ -140,7 +143,8 @@ pub async fn embed(
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&index| rows[index].len());
     let mut placed = vec![Vec::new(); rows.len()];
-    for places in order.chunks(BATCH) {
+    let most = model.most_rows.filter(|most| *most > 0).unwrap_or(BATCH);
+    for places in order.chunks(BATCH.min(most)) {
         let batch = places.iter().map(|&index| rows[index].clone()).collect();
         let vectors = embedder.run(&model.runner, batch).await?;
         for (&place, vector) in places.iter().zip(vectors) {

@@ -84,6 +84,19 @@ pub fn outputs(signature: &Signature, asked: &[String]) -> Result<Vec<usize>, Fa
     }
 }
 
+/// Whether a request has no more rows than the model takes at once.
+pub fn rows(most: Option<usize>, inputs: &[Tensor]) -> Result<(), Fault> {
+    let Some(most) = most.filter(|most| *most > 0) else {
+        return Ok(());
+    };
+    match inputs.first().map_or(1, Tensor::rows) {
+        rows if rows > most => Err(Fault::bad(format!(
+            "the request has {rows} rows; the model takes at most {most} (max_batch_size)"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn is_half(spec: &TensorSpec) -> bool {
     matches!(spec.datatype, Datatype::Fp16 | Datatype::Bf16)
 }

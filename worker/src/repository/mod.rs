@@ -1,17 +1,24 @@
-//! The models folder: what lies there and what it means, read once at the start.
+//! The models folder: what lies there and what it means.
 //!
-//! Two layouts are understood. Ours: `NAME/model.toml` beside `NAME/1/model.onnx` (and `tokenizer.json`). Triton's
-//! without a `config.pbtxt`: `NAME/1/model.onnx` alone, a plain tensor model. Numbered folders are versions and the
-//! highest is served, Triton's default policy. A folder that is not a model is a mistake and said, not skipped; all
-//! mistakes are reported together.
+//! Two layouts are understood. Ours: `NAME/model.toml` beside `NAME/1/model.onnx` (and `tokenizer.json`). Triton's:
+//! `NAME/config.pbtxt` beside `NAME/1/model.onnx`, or the graph alone. Both files may lie in one folder: `model.toml`
+//! says how texts are read, `config.pbtxt` how requests wait and gather. Numbered folders are versions; the highest is
+//! served unless a version policy says otherwise. A folder that is not a model is a mistake and said, not skipped; it
+//! is its own mistake only, and its neighbours are served.
 
+mod config;
 mod description;
+mod rest;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+pub use config::{Config, Declared};
 pub use description::{Embedding, Engine, Kind};
+pub use rest::{Change, Watch, fingerprints};
 
 use crate::units::ModelName;
 
@@ -20,43 +27,111 @@ use crate::units::ModelName;
 pub struct ModelPlan {
     /// The name of the folder.
     pub name: ModelName,
-    /// The version that is served.
+    /// The versions that are served, in ascending order; at least one.
+    pub versions: Vec<VersionPlan>,
+    /// What it is for.
+    pub kind: Kind,
+    /// How it is served.
+    pub config: Config,
+}
+
+/// One version of a model.
+#[derive(Debug)]
+pub struct VersionPlan {
+    /// Its number.
     pub version: u64,
     /// The graph; absent for an engine that needs none.
     pub graph: Option<PathBuf>,
     /// When the graph was last written, in seconds since 1970.
     pub created: u64,
-    /// What it is for.
-    pub kind: Kind,
 }
 
-/// Reads a models folder, or says everything that is wrong with it.
-pub fn scan(folder: &Path) -> Result<Vec<ModelPlan>, Vec<String>> {
-    let entries = fs::read_dir(folder)
-        .map_err(|error| vec![format!("--models {}: {error}", folder.display())])?;
-    let mut folders: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.is_dir() && !is_hidden(path))
+/// What a models folder holds, each model or what is wrong with it.
+pub type Found = BTreeMap<ModelName, Result<ModelPlan, String>>;
+
+/// Reads a models folder.
+pub fn scan(folder: &Path) -> Result<Found, String> {
+    let names = names(folder).map_err(|error| format!("--models {}: {error}", folder.display()))?;
+    let found = names.into_iter().map(|name| {
+        let plan = plan(folder, &name);
+        (name, plan)
+    });
+    Ok(found.collect())
+}
+
+/// The models of a folder: the names of its folders, hidden ones left out.
+pub fn names(folder: &Path) -> io::Result<Vec<ModelName>> {
+    let entries = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let shown = entries.filter(|path| path.is_dir() && !is_hidden(path));
+    let mut names: Vec<ModelName> = shown
+        .filter_map(|path| name_of(&path).map(ModelName::new))
         .collect();
-    folders.sort();
-    if folders.is_empty() {
-        let folder = folder.display();
-        return Err(vec![format!(
-            "--models {folder}: holds no model; expected NAME/1/model.onnx, with or without NAME/model.toml"
-        )]);
+    names.sort();
+    Ok(names)
+}
+
+/// Reads one model, or says what is wrong with it.
+pub fn plan(models: &Path, name: &ModelName) -> Result<ModelPlan, String> {
+    let folder = models.join(name.as_str());
+    let described =
+        read(&folder, name).map_err(|problem| format!("{}: {problem}", folder.display()))?;
+    for warning in &described.config.warnings {
+        tracing::warn!(model = name.as_str(), "config.pbtxt: {warning}");
     }
-    let (mut plans, mut problems) = (Vec::new(), Vec::new());
-    for folder in folders {
-        match plan(&folder) {
-            Ok(plan) => plans.push(plan),
-            Err(problem) => problems.push(format!("{}: {problem}", folder.display())),
+    Ok(described)
+}
+
+fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
+    let (engine, kind) = description::read(folder)?;
+    let text = match fs::read_to_string(folder.join("config.pbtxt")) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(format!("config.pbtxt: {error}")),
+    };
+    let config =
+        config::read(&text, name.as_str()).map_err(|problem| format!("config.pbtxt: {problem}"))?;
+    let there = versions(folder)?;
+    let versions = match engine {
+        Engine::Onnx => graphs(folder, there, &config)?,
+        Engine::Echo => {
+            let newest = there.into_iter().max().unwrap_or(1);
+            vec![VersionPlan {
+                version: newest,
+                graph: None,
+                created: 0,
+            }]
         }
+    };
+    Ok(ModelPlan {
+        name: name.clone(),
+        versions,
+        kind,
+        config,
+    })
+}
+
+/// The graphs of the versions that are served.
+fn graphs(folder: &Path, there: Vec<u64>, config: &Config) -> Result<Vec<VersionPlan>, String> {
+    let file = &config.file;
+    if there.is_empty() {
+        return Err(format!("has no version folder; expected 1/{file} in it"));
     }
-    if problems.is_empty() {
-        Ok(plans)
-    } else {
-        Err(problems)
+    let chosen = config.versions.choose(there);
+    if chosen.is_empty() {
+        return Err("version_policy: none of its versions is there".into());
     }
+    let graph = |version: u64| {
+        let graph = folder.join(version.to_string()).join(file);
+        if !graph.is_file() {
+            return Err(format!("has no {version}/{file}"));
+        }
+        Ok(VersionPlan {
+            version,
+            created: written(&graph),
+            graph: Some(graph),
+        })
+    };
+    chosen.into_iter().map(graph).collect()
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -65,38 +140,6 @@ fn is_hidden(path: &Path) -> bool {
 
 fn name_of(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
-}
-
-fn plan(folder: &Path) -> Result<ModelPlan, String> {
-    let name = name_of(folder).ok_or("the folder's name is not UTF-8")?;
-    if folder.join("config.pbtxt").exists() {
-        tracing::warn!(
-            "model {name}: config.pbtxt is not read by this version; the graph's own inputs and outputs count"
-        );
-    }
-    let (engine, kind) = description::read(folder)?;
-    let newest = versions(folder)?.into_iter().max();
-    let Engine::Onnx = engine else {
-        return Ok(ModelPlan {
-            name: ModelName::new(name),
-            version: newest.unwrap_or(1),
-            graph: None,
-            created: 0,
-            kind,
-        });
-    };
-    let version = newest.ok_or("has no version folder; expected 1/model.onnx in it")?;
-    let graph = folder.join(version.to_string()).join("model.onnx");
-    if !graph.is_file() {
-        return Err(format!("has no {version}/model.onnx"));
-    }
-    Ok(ModelPlan {
-        name: ModelName::new(name),
-        version,
-        created: written(&graph),
-        graph: Some(graph),
-        kind,
-    })
 }
 
 /// The numbered folders. Leading zeros would make two names for one number, so `01` is not a version.
@@ -135,6 +178,10 @@ mod tests {
         folder
     }
 
+    fn only(models: &tempfile::TempDir) -> ModelPlan {
+        plan(models.path(), &ModelName::new("m")).unwrap()
+    }
+
     #[test]
     fn tritons_layout_is_a_tensor_model_at_its_highest_version() {
         let models = folder(&[
@@ -142,10 +189,11 @@ mod tests {
             ("m/12/model.onnx", ""),
             ("m/notes/x", ""),
         ]);
-        let plans = scan(models.path()).unwrap();
-        assert_eq!(plans[0].name.as_str(), "m");
-        assert_eq!(plans[0].version, 12);
-        assert!(matches!(plans[0].kind, Kind::Tensor));
+        let plan = only(&models);
+        assert_eq!(plan.name.as_str(), "m");
+        assert_eq!(plan.versions.len(), 1);
+        assert_eq!(plan.versions[0].version, 12);
+        assert!(matches!(plan.kind, Kind::Tensor));
     }
 
     #[test]
@@ -155,8 +203,8 @@ mod tests {
             ("m/model.toml", "kind = \"embedding\""),
             ("m/tokenizer.json", "{}"),
         ]);
-        let plans = scan(models.path()).unwrap();
-        let Kind::Embedding(embedding) = &plans[0].kind else {
+        let plan = only(&models);
+        let Kind::Embedding(embedding) = &plan.kind else {
             panic!("not an embedding model")
         };
         assert_eq!(embedding.tokenizer, models.path().join("m/tokenizer.json"));
@@ -165,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_at_once() {
+    fn each_mistake_is_said_and_is_its_own() {
         let models = folder(&[
             ("a/x", ""),
             ("b/1/x", ""),
@@ -177,10 +225,20 @@ mod tests {
             ("e/model.toml", "kind = \"embedding\""),
             ("f/1/model.onnx", ""),
             ("f/model.toml", "pooling = \"cls\""),
+            ("g/1/model.onnx", ""),
+            ("g/config.pbtxt", "max_batch_sise: 4"),
+            ("h/1/model.onnx", ""),
+            (
+                "h/config.pbtxt",
+                "version_policy { specific { versions: 2 } }",
+            ),
+            ("well/1/model.onnx", ""),
+            (".hidden/x", ""),
         ]);
-        let problems = scan(models.path()).unwrap_err();
+        let found = scan(models.path()).unwrap();
+        let problems: Vec<String> = found.into_values().filter_map(Result::err).collect();
         let said = problems.join("\n");
-        assert_eq!(problems.len(), 6, "{said}");
+        assert_eq!(problems.len(), 8, "{said}");
         for words in [
             "has no version folder",
             "has no 1/model.onnx",
@@ -188,15 +246,33 @@ mod tests {
             "classifier",
             "tokenizer.json",
             "only an embedding model",
+            "max_batch_sise",
+            "none of its versions",
         ] {
             assert!(said.contains(words), "{words:?} is missing in {said}");
         }
     }
 
     #[test]
-    fn an_empty_folder_and_a_missing_one_are_mistakes() {
+    fn several_versions_are_served_where_the_policy_says_so() {
+        let models = folder(&[
+            ("m/1/graph.onnx", ""),
+            ("m/2/graph.onnx", ""),
+            ("m/3/graph.onnx", ""),
+            (
+                "m/config.pbtxt",
+                "default_model_filename: \"graph.onnx\" version_policy { latest { num_versions: 2 } }",
+            ),
+        ]);
+        let served = only(&models).versions;
+        let served: Vec<u64> = served.iter().map(|one| one.version).collect();
+        assert_eq!(served, [2, 3]);
+    }
+
+    #[test]
+    fn a_missing_folder_is_a_mistake() {
         let empty = tempfile::tempdir().unwrap();
-        assert!(scan(empty.path()).unwrap_err()[0].contains("holds no model"));
+        assert!(scan(empty.path()).unwrap().is_empty());
         assert!(scan(&empty.path().join("none")).is_err());
     }
 }

@@ -1,39 +1,35 @@
-//! From a models folder to models that answer.
+//! From a model's plan to a model that answers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ort::environment::Environment;
 
-use crate::batch::Limits;
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
 use crate::line::{Embedder, Model};
-use crate::repository::{self, Kind, ModelPlan};
+use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
-use crate::serve::{Settings, Stop};
-use crate::units::Seconds;
+use crate::serve::{Control, Settings, Stop};
 
-/// The bounds of each model's queue.
-const LIMITS: Limits = Limits {
-    waiting: 256,
-    rows: 32,
-    delay: Seconds::ZERO,
-};
-
-/// What was found and can be loaded.
-pub struct Prepared {
-    plans: Vec<ModelPlan>,
+/// What every model is loaded with.
+pub struct Loader {
+    /// Absent when a folder of echoes was found at the start and no library was named.
     environment: Option<Environment>,
+    /// The machine's threads, shared out among a model's instances.
+    threads: usize,
+    clock: Clock,
 }
 
 /// The models and the library, or everything that is wrong with either. A folder of echoes needs no library.
-pub fn prepare(settings: &Settings) -> Result<Prepared, Stop> {
-    let plans = repository::scan(&settings.models);
-    let needs_library = match &plans {
-        Ok(plans) => plans.iter().any(|plan| plan.graph.is_some()),
+pub fn prepare(settings: &Settings) -> Result<(Found, Loader), Stop> {
+    let found = repository::scan(&settings.models);
+    let needs_library = match &found {
+        Ok(found) => !found.values().flatten().all(is_echo) || found.is_empty(),
         Err(_) => true,
     } || settings.library.named.is_some();
     let environment = needs_library
@@ -43,75 +39,99 @@ pub fn prepare(settings: &Settings) -> Result<Prepared, Stop> {
     if let Err(problem) = &environment {
         problems.push(problem.to_string());
     }
-    if let Err(more) = &plans {
-        problems.extend(more.iter().cloned());
+    match &found {
+        Err(problem) => problems.push(problem.clone()),
+        Ok(found) if found.is_empty() && settings.control != Control::Poll => {
+            let folder = settings.models.display();
+            problems.push(format!(
+                "--models {folder}: holds no model; expected NAME/1/model.onnx, with or without NAME/config.pbtxt or \
+                 NAME/model.toml"
+            ));
+        }
+        Ok(_) => {}
     }
-    match (plans, environment) {
-        (Ok(plans), Ok(environment)) => {
+    match (found, environment) {
+        (Ok(found), Ok(environment)) if problems.is_empty() => {
             if let Some((_, path)) = &environment {
                 // A link's target carries the version in its name.
                 let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
                 tracing::info!(library = %path.display(), "ONNX Runtime loaded");
             }
-            let environment = environment.map(|(environment, _)| environment);
-            Ok(Prepared { plans, environment })
+            let loader = Loader {
+                environment: environment.map(|(environment, _)| environment),
+                threads: settings.threads,
+                clock: Clock::start(),
+            };
+            Ok((found, loader))
         }
         _ => Err(Stop::wrong(problems.join("\n"))),
     }
 }
 
-impl Prepared {
-    /// Loads every model, or says which can't be, all together.
-    pub fn load(self, threads: usize) -> Result<Vec<Model>, Stop> {
-        let clock = Clock::start();
-        let (mut models, mut problems) = (Vec::new(), Vec::new());
-        for plan in self.plans {
-            let name = plan.name.clone();
-            match load(plan, self.environment.as_ref(), threads, clock) {
-                Ok(model) => models.push(model),
-                Err(problem) => problems.push(format!("model {name}: {problem}")),
-            }
-        }
-        if problems.is_empty() {
-            Ok(models)
-        } else {
-            Err(Stop::wrong(problems.join("\n")))
-        }
-    }
+fn is_echo(plan: &ModelPlan) -> bool {
+    plan.versions.iter().all(|version| version.graph.is_none())
 }
 
-fn load(
-    plan: ModelPlan,
-    environment: Option<&Environment>,
-    threads: usize,
-    clock: Clock,
-) -> Result<Model, String> {
-    let (mut engine, platform): (Box<dyn Engine>, _) = match (&plan.graph, environment) {
-        (Some(graph), Some(environment)) => (
-            Box::new(Onnx::load(environment, graph, threads)?),
-            "onnxruntime_onnx",
-        ),
-        _ => (Box::new(Echo::new()), "forebay_echo"),
-    };
-    let signature = engine.signature().clone();
-    let embedder = match &plan.kind {
-        Kind::Tensor => None,
-        Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, engine.as_mut())?)),
-    };
-    let runner = Runner::start(engine, LIMITS, clock).map_err(|error| error.to_string())?;
-    tracing::info!(
-        model = plan.name.as_str(),
-        version = plan.version,
-        batches = signature.batches(),
-        "loaded"
-    );
-    Ok(Model {
-        name: plan.name,
-        version: plan.version,
-        created: plan.created,
-        platform,
-        signature,
-        runner,
-        embedder,
-    })
+impl Loader {
+    /// Every version of a model, or why it can't be loaded.
+    pub fn load(&self, plan: &ModelPlan) -> Vec<(u64, Result<Model, String>)> {
+        let one = |version: &VersionPlan| (version.version, self.load_version(plan, version));
+        plan.versions.iter().map(one).collect()
+    }
+
+    fn load_version(&self, plan: &ModelPlan, version: &VersionPlan) -> Result<Model, String> {
+        let config = &plan.config;
+        let platform = match version.graph {
+            Some(_) => "onnxruntime_onnx",
+            None => "forebay_echo",
+        };
+        let engines = (0..config.instances).map(|_| self.engine(plan, version.graph.as_ref()));
+        let mut engines = engines.collect::<Result<Vec<_>, String>>()?;
+        let Some(first) = engines.first_mut() else {
+            return Err("instance_group: no instance".into());
+        };
+        let signature = first.signature().clone();
+        let embedder = match &plan.kind {
+            Kind::Tensor => None,
+            Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
+        };
+        let limits = config.limits.clone();
+        let runner =
+            Runner::start(engines, limits, self.clock).map_err(|error| error.to_string())?;
+        tracing::info!(
+            model = plan.name.as_str(),
+            version = version.version,
+            instances = config.instances,
+            batches = signature.batches(),
+            "loaded"
+        );
+        Ok(Model {
+            name: plan.name.clone(),
+            version: version.version,
+            created: version.created,
+            platform,
+            signature,
+            most_rows: config.max_batch_size,
+            document: config.document.clone(),
+            runner,
+            embedder,
+        })
+    }
+
+    fn engine(&self, plan: &ModelPlan, graph: Option<&PathBuf>) -> Result<Box<dyn Engine>, String> {
+        let config = &plan.config;
+        let share = (self.threads / config.instances).max(1);
+        let threads = config.threads.unwrap_or(share);
+        let engine: Box<dyn Engine> = match (graph, &self.environment) {
+            (None, _) => Box::new(Echo::new()),
+            (Some(graph), Some(environment)) => Box::new(Onnx::load(environment, graph, threads)?),
+            (Some(_), None) => {
+                return Err(
+                    "the worker was started with echoes only, without ONNX Runtime's library"
+                        .into(),
+                );
+            }
+        };
+        Ok(Box::new(View::fit(engine, config)?))
+    }
 }

@@ -10,4 +10,5 @@ mod embeddings;
 mod kserve;
 mod library;
 mod process;
+mod repository;
 mod support;

@@ -69,9 +69,8 @@ fn a_bad_models_folder_and_a_bad_library_are_both_said() {
 }
 
 #[test]
-fn a_graph_that_cannot_be_loaded_is_named() {
+fn a_folder_of_which_nothing_can_be_loaded_exits_2_and_says_why() {
     let models = tempfile::tempdir().unwrap();
-    put_plus(models.path());
     fs::create_dir_all(models.path().join("broken/1")).unwrap();
     fs::write(models.path().join("broken/1/model.onnx"), "not a graph").unwrap();
     let library = library();
@@ -86,6 +85,15 @@ fn a_graph_that_cannot_be_loaded_is_named() {
     ]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("model broken:"), "{said}");
+}
+
+#[test]
+fn an_empty_folder_exits_2_unless_models_may_come_into_it() {
+    let models = tempfile::tempdir().unwrap();
+    let folder = models.path().to_str().unwrap();
+    let (code, said) = run(&["serve", "--models", folder, "--http", "127.0.0.1:0"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("holds no model"), "{said}");
 }
 
 #[test]

@@ -30,6 +30,15 @@ pub fn library() -> PathBuf {
         .expect("no ONNX Runtime library: run `./run deps`, or set FOREBAY_ONNXRUNTIME")
 }
 
+/// The Python that has tritonclient: `FOREBAY_TEST_PYTHON`, else the one that `./run deps` made.
+#[expect(clippy::disallowed_methods, reason = "the test's own setting")]
+pub fn python() -> PathBuf {
+    if let Some(named) = std::env::var_os("FOREBAY_TEST_PYTHON") {
+        return PathBuf::from(named);
+    }
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/bin/python")
+}
+
 /// A golden file shared with the proxy's tests.
 pub fn wire(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wire");

@@ -1,0 +1,195 @@
+//! Triton's model repository and model configuration over HTTP ("Model Repository Extension", "Model Configuration
+//! Extension").
+//!
+//! What a load can't do is 400 with the cause (a model that is not in the folder: 404), where Triton 2.51 answers 500;
+//! unloading what is not loaded is 200, unloading what does not exist 404.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::api::kserve_http::refusal;
+use crate::fault::{Fault, Kind};
+use crate::line::{App, Model, Order, Standing};
+use crate::repository;
+use crate::tensor::{Datatype, TensorSpec};
+use crate::units::ModelName;
+
+/// The repository's paths.
+pub fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v2/repository/index", post(index))
+        .route("/v2/repository/models/{model}/load", post(load))
+        .route("/v2/repository/models/{model}/unload", post(unload))
+        .route("/v2/models/{model}/config", get(config))
+        .route("/v2/models/{model}/versions/{version}/config", get(config))
+}
+
+/// What an index, a load or an unload says in its body, which may be empty.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Asked {
+    ready: bool,
+    parameters: Map<String, Value>,
+}
+
+async fn asked(headers: &HeaderMap, body: Body) -> Result<Asked, Fault> {
+    let body = super::read(headers, body).await?;
+    if body.is_empty() {
+        return Ok(Asked::default());
+    }
+    serde_json::from_slice(&body).map_err(|error| super::unreadable(&error))
+}
+
+fn done(outcome: Result<Response, Fault>) -> Response {
+    outcome.unwrap_or_else(|fault| refusal(&fault))
+}
+
+async fn index(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> Response {
+    done(index_inner(app, &headers, body).await)
+}
+
+async fn index_inner(app: Arc<App>, headers: &HeaderMap, body: Body) -> Result<Response, Fault> {
+    let asked = asked(headers, body).await?;
+    let look = Arc::clone(&app);
+    let there = tokio::task::spawn_blocking(move || repository::names(&look.folder)).await;
+    let failed = || Fault::new(Kind::EngineFailed, "the models folder can't be read");
+    let there = there.map_err(|_| failed())?.map_err(|_| failed())?;
+    let mut standings = app.registry.standings();
+    for name in there {
+        if !standings.iter().any(|standing| standing.name == name) {
+            standings.push(Standing {
+                name,
+                version: None,
+                ready: false,
+                reason: String::new(),
+            });
+        }
+    }
+    standings.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
+    let shown = standings
+        .iter()
+        .filter(|standing| standing.ready || !asked.ready);
+    let shown: Vec<Value> = shown.map(entry).collect();
+    Ok(super::json(&shown))
+}
+
+/// A version as the index shows it; what was never tried has neither version nor state, as in Triton.
+fn entry(standing: &Standing) -> Value {
+    let mut entry = json!({"name": standing.name.as_str()});
+    if let Some(version) = standing.version {
+        entry["version"] = json!(version.to_string());
+    }
+    if standing.ready {
+        entry["state"] = json!("READY");
+    } else if standing.version.is_some() || !standing.reason.is_empty() {
+        entry["state"] = json!("UNAVAILABLE");
+    }
+    if !standing.reason.is_empty() {
+        entry["reason"] = json!(standing.reason);
+    }
+    entry
+}
+
+async fn load(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    done(load_inner(&app, &name, &headers, body).await)
+}
+
+async fn load_inner(
+    app: &App,
+    name: &str,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Fault> {
+    let asked = asked(headers, body).await?;
+    if let Some(parameter) = asked.parameters.keys().next() {
+        let problem = format!(
+            "the parameter `{parameter}` is not served by this version: a model is loaded as its folder describes it"
+        );
+        return Err(Fault::bad(problem));
+    }
+    let name = ModelName::new(name);
+    app.order(|reply| Order::Load(name, reply)).await?;
+    Ok(().into_response())
+}
+
+async fn unload(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    done(unload_inner(&app, &name, &headers, body).await)
+}
+
+/// `unload_dependents` has nothing to do as long as no model depends on another.
+async fn unload_inner(
+    app: &App,
+    name: &str,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Fault> {
+    asked(headers, body).await?;
+    let name = ModelName::new(name);
+    app.order(|reply| Order::Unload(name, reply)).await?;
+    Ok(().into_response())
+}
+
+/// What the path names.
+#[derive(Deserialize)]
+struct Target {
+    model: String,
+    version: Option<String>,
+}
+
+async fn config(State(app): State<Arc<App>>, Path(target): Path<Target>) -> Response {
+    let found = app.model(&target.model, target.version.as_deref());
+    done(found.map(|model| super::json(&complete(&model))))
+}
+
+/// The configuration as the model is served by it: what its file leaves out comes from the graph.
+fn complete(model: &Model) -> Value {
+    let mut document = model.document.clone();
+    let batched = model.signature.batches() && model.most_rows != Some(0);
+    document["name"] = json!(model.name.as_str());
+    document["platform"] = json!(model.platform);
+    document["backend"] = json!("onnxruntime");
+    document["max_batch_size"] = json!(model.most_rows.unwrap_or(if batched { 32 } else { 0 }));
+    for (side, specs) in [
+        ("input", &model.signature.inputs),
+        ("output", &model.signature.outputs),
+    ] {
+        let declared = document[side].as_array().cloned().unwrap_or_default();
+        let whole = specs.iter().map(|spec| {
+            let known = declared
+                .iter()
+                .find(|tensor| tensor["name"] == spec.name.as_str());
+            describe(spec, known.cloned().unwrap_or_else(|| json!({})), batched)
+        });
+        document[side] = whole.collect();
+    }
+    document
+}
+
+fn describe(spec: &TensorSpec, mut tensor: Value, batched: bool) -> Value {
+    let datatype = match spec.datatype {
+        Datatype::Bytes => "STRING",
+        other => other.name(),
+    };
+    tensor["name"] = json!(spec.name);
+    tensor["data_type"] = json!(format!("TYPE_{datatype}"));
+    tensor["dims"] = json!(spec.kserve_shape()[usize::from(batched)..]);
+    tensor
+}

@@ -1,0 +1,315 @@
+//! `config.pbtxt`: Triton's model configuration, read and checked.
+//!
+//! The text is read by a library against the table of `model_config.proto`, so that every spelling that Triton takes is
+//! taken here. What a file asks for falls into three: heeded; ignored, which is logged by name ([`IGNORED`]); refused
+//! where ignoring would change what answers mean ([`REFUSED`]), and then the model is not loaded. A field that Triton
+//! does not know is a mistake. What is absent is read from the graph, which Triton calls auto-completion.
+//!
+//! Two departures from Triton: the queue is bounded also when `max_queue_size` is 0, since memory is; and a file that
+//! leaves `max_batch_size` out gets batches wherever the graph allows them, where Triton would guess 4.
+
+mod queue;
+mod typed;
+
+use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use serde::Deserialize;
+use serde_json::Value;
+
+use typed::Typed;
+
+use crate::batch::Limits;
+use crate::tensor::Datatype;
+
+/// The most rows in a batch when nothing else is said.
+const ROWS: usize = 32;
+
+/// Fields that change nothing here.
+const IGNORED: [&str; 9] = [
+    "optimization",
+    "model_warmup",
+    "response_cache",
+    "metric_tags",
+    "model_metrics",
+    "cc_model_filenames",
+    "model_repository_agents",
+    "model_operations",
+    "runtime",
+];
+
+/// Fields without which the model would answer something else.
+const REFUSED: [&str; 4] = [
+    "sequence_batching",
+    "ensemble_scheduling",
+    "batch_input",
+    "batch_output",
+];
+
+/// What a `config.pbtxt` says, or what holds without one.
+#[derive(Debug)]
+pub struct Config {
+    /// The most rows of a request and of a batch, a row being what one `dims` describes. `Some(0)` = no batching;
+    /// absent = as the graph allows.
+    pub max_batch_size: Option<usize>,
+    /// Inputs that are declared; none = as in the graph.
+    pub inputs: Vec<Declared>,
+    /// Outputs that are declared; none = as in the graph.
+    pub outputs: Vec<Declared>,
+    /// Which versions are served.
+    pub versions: VersionPolicy,
+    /// How many run at once.
+    pub instances: usize,
+    /// Threads of one instance; absent = a fair share of the machine's.
+    pub threads: Option<usize>,
+    /// The name of the graph's file.
+    pub file: String,
+    /// How requests wait and gather.
+    pub limits: Limits,
+    /// Everything, as KServe's `/config` shows it.
+    pub document: Value,
+    /// What was ignored, for the log.
+    pub warnings: Vec<String>,
+}
+
+/// A tensor as `config.pbtxt` declares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// Its type; absent = as in the graph.
+    pub datatype: Option<Datatype>,
+    /// Its axes after the batch; -1 = any size.
+    pub dims: Vec<i64>,
+    /// The axes that the graph sees instead.
+    pub reshape: Option<Vec<i64>>,
+}
+
+/// Which versions are served.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VersionPolicy {
+    /// So many of the highest.
+    Latest(usize),
+    /// Every one.
+    All,
+    /// These.
+    Specific(Vec<u64>),
+}
+
+impl VersionPolicy {
+    /// Those of the versions that are served, in ascending order.
+    pub fn choose(&self, mut there: Vec<u64>) -> Vec<u64> {
+        there.sort_unstable();
+        match self {
+            VersionPolicy::Latest(count) => there.split_off(there.len().saturating_sub(*count)),
+            VersionPolicy::All => there,
+            VersionPolicy::Specific(wanted) => {
+                there.retain(|version| wanted.contains(version));
+                there
+            }
+        }
+    }
+}
+
+/// Reads the text of a `config.pbtxt`; an empty text says nothing, so that everything is as in the graph.
+pub fn read(text: &str, folder: &str) -> Result<Config, String> {
+    let message = parse(text)?;
+    let refused = REFUSED.iter().find(|name| message.has_field_by_name(name));
+    if let Some(name) = refused {
+        return Err(format!("{name} is not served by this version"));
+    }
+    let ignored = IGNORED
+        .iter()
+        .filter(|name| message.has_field_by_name(name));
+    let ignored: Vec<String> = ignored.map(|name| format!("{name} is ignored")).collect();
+    let typed = Typed::deserialize(json(&message, true)?).map_err(|error| error.to_string())?;
+    let mut config = typed.check(folder)?;
+    config.warnings.extend(ignored);
+    config.document = json(&message, false)?;
+    Ok(config)
+}
+
+fn parse(text: &str) -> Result<DynamicMessage, String> {
+    let table = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.bin"));
+    let table = DescriptorPool::decode(&table[..]).map_err(|error| error.to_string())?;
+    let descriptor = table.get_message_by_name("inference.ModelConfig");
+    let descriptor = descriptor.ok_or("the table of fields lacks ModelConfig")?;
+    DynamicMessage::parse_text_format(descriptor, &with_colons(text))
+        .map_err(|error| error.to_string())
+}
+
+/// The message with Triton's own names; without what has its default value if `short`.
+fn json(message: &DynamicMessage, short: bool) -> Result<Value, String> {
+    let options = SerializeOptions::new()
+        .use_proto_field_name(true)
+        .stringify_64_bit_integers(false)
+        .skip_default_fields(short);
+    message
+        .serialize_with_options(serde_json::value::Serializer, &options)
+        .map_err(|error| error.to_string())
+}
+
+/// The fields that are heeded, as typed.
+/// Puts the colon before a list of messages, as in `input [ { ... } ]`: protobuf's text form may leave it out, nearly
+/// every file does, and the library (prost-reflect 0.16) insists on it.
+fn with_colons(text: &str) -> String {
+    let mut whole = String::with_capacity(text.len() + 16);
+    let (mut quote, mut escaped, mut comment) = (None, false, false);
+    // The last character that was neither space nor comment.
+    let mut last = ' ';
+    for character in text.chars() {
+        if comment {
+            comment = character != '\n';
+        } else if let Some(end) = quote {
+            if !escaped && character == end {
+                quote = None;
+                last = character;
+            }
+            escaped = !escaped && character == '\\';
+        } else {
+            match character {
+                '#' => comment = true,
+                '"' | '\'' => quote = Some(character),
+                '[' if last.is_alphanumeric() || last == '_' => whole.push(':'),
+                _ => {}
+            }
+            if !character.is_whitespace() && !comment {
+                last = character;
+            }
+        }
+        whole.push(character);
+    }
+    whole
+}
+
+fn at_least(field: &str, value: i64, least: i64) -> String {
+    format!("{field}: {value}; expected at least {least}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Overdue;
+    use crate::units::Seconds;
+
+    const EVERYTHING: &str = r#"
+        name: "m"
+        platform: "onnxruntime_onnx"
+        max_batch_size: 8
+        input [ { name: "a" data_type: TYPE_FP32 dims: [ 2, -1 ] reshape { shape: [ -1 ] } } ]
+        output { name: "sum", data_type: TYPE_STRING, dims: 2 }
+        version_policy { specific { versions: [ 1, 3 ] } }
+        instance_group [ { count: 2 kind: KIND_CPU }, { count: 1 } ]
+        default_model_filename: "graph.onnx"
+        dynamic_batching {
+            preferred_batch_size: [ 4, 8 ]
+            max_queue_delay_microseconds: 500
+            priority_levels: 2
+            default_priority_level: 2
+            default_queue_policy { max_queue_size: 7 }
+            priority_queue_policy {
+                key: 1
+                value { timeout_action: DELAY default_timeout_microseconds: 2000 allow_timeout_override: true }
+            }
+        }
+        parameters { key: "intra_op_thread_count" value { string_value: "3" } }
+        response_cache { enable: true }
+    "#;
+
+    #[test]
+    fn what_is_heeded_arrives_and_what_is_not_is_named() {
+        let config = read(EVERYTHING, "m").unwrap();
+        assert_eq!(config.max_batch_size, Some(8));
+        assert_eq!((config.instances, config.threads), (3, Some(3)));
+        assert_eq!(config.versions, VersionPolicy::Specific(vec![1, 3]));
+        assert_eq!(config.file, "graph.onnx");
+        let input = &config.inputs[0];
+        assert_eq!(input.dims, [2, -1]);
+        assert_eq!(input.reshape, Some(vec![-1]));
+        assert_eq!(config.outputs[0].datatype, Some(Datatype::Bytes));
+        let limits = &config.limits;
+        assert_eq!((limits.rows, limits.default_level), (8, 1));
+        assert_eq!(limits.preferred, [4, 8]);
+        assert_eq!(limits.delay, Seconds(0.0005));
+        let [first, second] = &limits.levels[..] else {
+            panic!("not two levels")
+        };
+        assert_eq!(first.timeout, Some(Seconds(0.002)));
+        assert_eq!(first.overdue, Overdue::Postpone);
+        assert!(first.may_shorten);
+        assert_eq!((second.waiting, second.timeout), (7, None));
+        assert_eq!(config.warnings, ["response_cache is ignored"]);
+        assert_eq!(config.document["dynamic_batching"]["priority_levels"], 2);
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_leaves_everything_to_the_graph() {
+        let config = read("", "m").unwrap();
+        assert_eq!((config.max_batch_size, config.instances), (None, 1));
+        assert_eq!(config.versions, VersionPolicy::Latest(1));
+        assert_eq!(config.limits.rows, ROWS);
+        assert!(config.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_typed_batch_size_without_dynamic_batching_runs_each_request_alone() {
+        assert_eq!(read("max_batch_size: 8", "m").unwrap().limits.rows, 1);
+        let together = read("max_batch_size: 8 dynamic_batching {}", "m").unwrap();
+        assert_eq!(together.limits.rows, 8);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, words) in [
+            ("name: \"other\"", "\"other\" is not the folder's"),
+            ("backend: \"python\"", "expected \"onnxruntime\""),
+            ("max_batch_sise: 4", "max_batch_sise"),
+            ("max_batch_size: -1", "max_batch_size: -1"),
+            ("max_batch_size: \"four\"", "expected an integer"),
+            ("input { dims: 1 }", "has no name"),
+            ("input { name: \"a\" dims: -2 }", "a size of -2"),
+            ("input { name: \"a\" data_type: TYPE_FP31 }", "TYPE_FP31"),
+            ("instance_group { kind: KIND_GPU }", "KIND_GPU"),
+            ("instance_group { count: 65 }", "65 instances"),
+            ("instance_group { count: -1 }", "count: -1"),
+            ("sequence_batching {}", "sequence_batching"),
+            ("ensemble_scheduling {}", "ensemble_scheduling"),
+            ("model_transaction_policy { decoupled: true }", "decoupled"),
+            (
+                "max_batch_size: 4 dynamic_batching { preferred_batch_size: 5 }",
+                "expected 1 to 4",
+            ),
+            (
+                "dynamic_batching { priority_levels: 2 }",
+                "default_priority_level: 0",
+            ),
+            (
+                "dynamic_batching { priority_queue_policy { key: 3 value {} } }",
+                "3 is no level",
+            ),
+            (
+                "parameters { key: \"intra_op_thread_count\" value { string_value: \"x\" } }",
+                "\"x\"",
+            ),
+            ("default_model_filename: \"../x\"", "no plain file name"),
+            ("name: ", "expected"),
+        ] {
+            let said = read(text, "m").unwrap_err();
+            assert!(said.contains(words), "{words:?} is missing in {said:?}");
+        }
+    }
+
+    #[test]
+    fn only_lists_of_messages_get_a_colon() {
+        let text = "input [ {} ] # a [ b\ndims: [ 1 ] name: 'a [' x: \"\\\" [\"";
+        let expected = text.replacen("input [", "input :[", 1);
+        assert_eq!(with_colons(text), expected);
+    }
+
+    #[test]
+    fn version_policies_choose() {
+        let there = || vec![10, 2, 1];
+        assert_eq!(VersionPolicy::Latest(1).choose(there()), [10]);
+        assert_eq!(VersionPolicy::Latest(5).choose(there()), [1, 2, 10]);
+        assert_eq!(VersionPolicy::All.choose(there()), [1, 2, 10]);
+        assert_eq!(VersionPolicy::Specific(vec![2, 7]).choose(there()), [2]);
+    }
+}

@@ -1,0 +1,253 @@
+//! The fields of a `config.pbtxt` that are heeded, as typed, and what is wrong with them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::queue::{TypedBatching, limits};
+use super::{Config, Declared, VersionPolicy, at_least};
+use crate::tensor::Datatype;
+
+/// The most instances of one model: each is a thread and a session of its own.
+const INSTANCES: usize = 64;
+
+/// The file.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct Typed {
+    name: String,
+    platform: String,
+    backend: String,
+    max_batch_size: Option<i64>,
+    input: Vec<TypedTensor>,
+    output: Vec<TypedTensor>,
+    version_policy: TypedVersions,
+    instance_group: Vec<TypedGroup>,
+    dynamic_batching: Option<TypedBatching>,
+    default_model_filename: String,
+    parameters: BTreeMap<String, TypedParameter>,
+    model_transaction_policy: TypedTransaction,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedTensor {
+    name: String,
+    data_type: Option<String>,
+    dims: Vec<i64>,
+    reshape: Option<TypedReshape>,
+    optional: bool,
+    allow_ragged_batch: bool,
+    is_shape_tensor: bool,
+    label_filename: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedReshape {
+    shape: Vec<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedVersions {
+    latest: Option<TypedLatest>,
+    all: Option<TypedAll>,
+    specific: Option<TypedSpecific>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedLatest {
+    num_versions: usize,
+}
+
+#[derive(Default, Deserialize)]
+struct TypedAll {}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedSpecific {
+    versions: Vec<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedGroup {
+    kind: Option<String>,
+    count: i64,
+    gpus: Vec<i64>,
+    passive: bool,
+    rate_limiter: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedParameter {
+    string_value: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedTransaction {
+    decoupled: bool,
+}
+
+impl Typed {
+    /// What it means for the model of this folder.
+    pub fn check(self, folder: &str) -> Result<Config, String> {
+        self.check_who(folder)?;
+        let mut warnings = Vec::new();
+        let max_batch_size = self
+            .max_batch_size
+            .map(|size| usize::try_from(size).map_err(|_| at_least("max_batch_size", size, 0)))
+            .transpose()?;
+        let instances = instances(&self.instance_group, &mut warnings)?;
+        let threads = threads(&self.parameters, &mut warnings)?;
+        let limits = limits(self.dynamic_batching, max_batch_size, &mut warnings)?;
+        let declare = |tensors: Vec<TypedTensor>, warnings: &mut Vec<String>| {
+            let declared = tensors.into_iter().map(|tensor| tensor.check(warnings));
+            declared.collect::<Result<Vec<_>, _>>()
+        };
+        let file = match self.default_model_filename.as_str() {
+            "" => "model.onnx".to_owned(),
+            name if name.contains('/') => {
+                return Err(format!(
+                    "default_model_filename: \"{name}\" is no plain file name"
+                ));
+            }
+            name => name.to_owned(),
+        };
+        Ok(Config {
+            max_batch_size,
+            inputs: declare(self.input, &mut warnings)?,
+            outputs: declare(self.output, &mut warnings)?,
+            versions: self.version_policy.check()?,
+            instances,
+            threads,
+            file,
+            limits,
+            document: Value::Null,
+            warnings,
+        })
+    }
+
+    /// Whether the file is meant for this model and this engine.
+    fn check_who(&self, folder: &str) -> Result<(), String> {
+        let name = &self.name;
+        if !name.is_empty() && name != folder {
+            return Err(format!(
+                "name: \"{name}\" is not the folder's, \"{folder}\""
+            ));
+        }
+        let expected = [
+            ("platform", &self.platform, "onnxruntime_onnx"),
+            ("backend", &self.backend, "onnxruntime"),
+        ];
+        for (field, value, ours) in expected {
+            if !value.is_empty() && value != ours {
+                return Err(format!("{field}: \"{value}\"; expected \"{ours}\""));
+            }
+        }
+        if self.model_transaction_policy.decoupled {
+            return Err("model_transaction_policy: decoupled models are not served".into());
+        }
+        Ok(())
+    }
+}
+
+impl TypedTensor {
+    fn check(self, warnings: &mut Vec<String>) -> Result<Declared, String> {
+        let name = self.name;
+        if name.is_empty() {
+            return Err("an input or output has no name".into());
+        }
+        let ignored = [
+            ("optional", self.optional),
+            ("allow_ragged_batch", self.allow_ragged_batch),
+            ("is_shape_tensor", self.is_shape_tensor),
+            ("label_filename", !self.label_filename.is_empty()),
+        ];
+        let given = ignored.iter().filter(|(_, given)| *given);
+        warnings.extend(given.map(|(field, _)| format!("{field} of `{name}` is ignored")));
+        let datatype = match self.data_type.as_deref() {
+            None | Some("TYPE_INVALID") => None,
+            Some("TYPE_STRING") => Some(Datatype::Bytes),
+            Some(other) => Datatype::from_name(other.trim_start_matches("TYPE_")),
+        };
+        let reshape = self.reshape.map(|reshape| reshape.shape);
+        for size in self.dims.iter().chain(reshape.iter().flatten()) {
+            if *size < -1 || *size == 0 {
+                return Err(format!(
+                    "`{name}`: a size of {size}; expected -1 or more than 0"
+                ));
+            }
+        }
+        Ok(Declared {
+            name,
+            datatype,
+            dims: self.dims,
+            reshape,
+        })
+    }
+}
+
+impl TypedVersions {
+    fn check(self) -> Result<VersionPolicy, String> {
+        if let Some(TypedSpecific { versions }) = self.specific {
+            let number =
+                |version: i64| u64::try_from(version).map_err(|_| at_least("versions", version, 0));
+            let versions: Result<Vec<u64>, String> = versions.into_iter().map(number).collect();
+            return Ok(VersionPolicy::Specific(versions?));
+        }
+        Ok(match (self.all, self.latest) {
+            (Some(TypedAll {}), _) => VersionPolicy::All,
+            (None, Some(latest)) => VersionPolicy::Latest(latest.num_versions.max(1)),
+            (None, None) => VersionPolicy::Latest(1),
+        })
+    }
+}
+
+fn instances(groups: &[TypedGroup], warnings: &mut Vec<String>) -> Result<usize, String> {
+    let mut sum = 0;
+    for group in groups {
+        if group.kind.as_deref() == Some("KIND_GPU") {
+            return Err(
+                "instance_group: KIND_GPU, and this version computes on the CPU only".into(),
+            );
+        }
+        let count = usize::try_from(group.count).map_err(|_| at_least("count", group.count, 1))?;
+        sum += count.max(1);
+        let ignored = [
+            ("gpus", !group.gpus.is_empty()),
+            ("passive", group.passive),
+            ("rate_limiter", group.rate_limiter.is_some()),
+        ];
+        let given = ignored.iter().filter(|(_, given)| *given);
+        warnings.extend(given.map(|(field, _)| format!("{field} of instance_group is ignored")));
+    }
+    if sum > INSTANCES {
+        return Err(format!(
+            "instance_group: {sum} instances; at most {INSTANCES} are run"
+        ));
+    }
+    Ok(sum.max(1))
+}
+
+fn threads(
+    parameters: &BTreeMap<String, TypedParameter>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<usize>, String> {
+    const THREADS: &str = "intra_op_thread_count";
+    let others = parameters.keys().filter(|name| *name != THREADS);
+    warnings.extend(others.map(|name| format!("parameter {name} is ignored")));
+    let Some(TypedParameter { string_value }) = parameters.get(THREADS) else {
+        return Ok(None);
+    };
+    match string_value.parse() {
+        Ok(0) => Ok(None),
+        Ok(count) if count <= 1024 => Ok(Some(count)),
+        _ => Err(format!("{THREADS}: \"{string_value}\"; expected 0 to 1024")),
+    }
+}
