@@ -34,12 +34,14 @@ use pingora_core::services::background::background_service;
 use pingora_core::services::listening::Service;
 use socket2::{Domain, Socket, Type};
 
+use crate::admin::address::{ADMIN_FILE, AdminAddress};
 use crate::admin::{Admin, Sights, token};
 use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
 use crate::config::{self, Plan};
 use crate::fleet::Fleet;
 use crate::forward::Forward;
+use crate::kept;
 use crate::line::App;
 use crate::listener::{Gate, Plane};
 use crate::observe::Observe;
@@ -95,6 +97,7 @@ fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
     }
     let plan = settled(plan)?;
     keep_pid(&plan.state)?;
+    keep_address(&plan)?;
     let source = token::resolve(admin_token, plan.admin_token.as_ref(), &plan.state)
         .map_err(|error| StartError(format!("the admin token can't be had: {error}")))?;
     tracing::info!(
@@ -106,9 +109,16 @@ fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
     let app = Arc::new(build(plan, clock)?);
     let plan = app.plan.load_full();
     let gate = Arc::new(Gate::new(clock, plan.limits.clone(), app.observe.clone()));
-    let sights = Sights {
+    let admin = Arc::new(Admin::new(source, plan.listen.admin, sights(&app, &plan)));
+    serve(&app, &admin, &gate, signals);
+    Ok(())
+}
+
+/// What the admin side shows and changes.
+fn sights(app: &Arc<App>, plan: &Plan) -> Sights {
+    Sights {
         observe: app.observe.clone(),
-        config: config::dump::json(&plan),
+        config: config::dump::json(plan),
         fleet: {
             let app = app.clone();
             Box::new(move || status::view(&app))
@@ -117,14 +127,15 @@ fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
             let app = app.clone();
             Box::new(move |id| line::view(&app, id))
         },
+        change: {
+            let app = app.clone();
+            Box::new(move |name, hand| status::change(&app, name, hand))
+        },
         tenants: {
             let admission = app.admission.clone();
             Box::new(move || admission.accounts())
         },
-    };
-    let admin = Arc::new(Admin::new(source, plan.listen.admin, sights));
-    serve(&app, &admin, &gate, signals);
-    Ok(())
+    }
 }
 
 /// Everything the request path works with.
@@ -248,6 +259,17 @@ fn probe_bind(address: SocketAddr) -> Result<SocketAddr, StartError> {
         ))),
         Err(error) => Err(StartError(format!("can't listen on {address}: {error}"))),
     }
+}
+
+/// Where the admin side listens, for the verbs that ask it.
+fn keep_address(plan: &Plan) -> Result<(), StartError> {
+    let address = AdminAddress::of(plan.listen.admin);
+    kept::write(&plan.state, ADMIN_FILE, &address).map_err(|error| {
+        let folder = plan.state.display();
+        StartError(format!(
+            "the state folder {folder} can't be written: {error}"
+        ))
+    })
 }
 
 /// The folder is the process's own: it holds the admin token too.

@@ -35,6 +35,7 @@ fn admin(listen: SocketAddr) -> Admin {
         observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
         config: "{}".into(),
         tenants: Box::new(forebay::admission::Accounts::default),
+        change: Box::new(|_, _| false),
         fleet: Box::new(|| FleetView {
             workers: Vec::new(),
             queued: Vec::new(),
@@ -47,11 +48,11 @@ fn admin(listen: SocketAddr) -> Admin {
 
 /// Serves one connection, in the version that is asked for.
 async fn serve_one(listener: TcpListener, http2: bool) {
-    let admin = admin(listener.local_addr().unwrap());
+    let admin = Arc::new(admin(listener.local_addr().unwrap()));
     let (stream, _) = listener.accept().await.unwrap();
     let service = service_fn(|request| {
-        let answer = admin.answer(&request);
-        async { Ok::<_, Infallible>(answer) }
+        let admin = admin.clone();
+        async move { Ok::<_, Infallible>(admin.answer::<hyper::body::Incoming>(request).await) }
     });
     // How a connection ends is the client's affair.
     let _ended = if http2 {

@@ -5,7 +5,9 @@
 //! and only its `Host` gives it away. An address is always safe there, since nobody can rebind one. Then the token, as
 //! a bearer token from programs, or a cookie from browsers, which is a random value of this process and not the token:
 //! a browser's store then holds nothing that outlives the process. The cookie is `SameSite=Strict`, so no other page
-//! can use it. Comparisons take the same time wherever the first difference is; only the length could be told.
+//! can use it. To a browser, though, every port of `localhost` is the same site, so whoever holds the cookie also has to
+//! send a header of ours to change something ([`Shown::may_change`]): no page of another port can without being allowed
+//! to by a preflight, which we answer to nobody. Comparisons take the same time wherever the first difference is; only the length could be told.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -30,17 +32,44 @@ pub(super) struct Door {
     listen: IpAddr,
 }
 
+/// Of a browser's changes.
+const CSRF_HEADER: &str = "x-forebay-csrf";
+
+/// By what somebody showed that he may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The token itself, as programs do.
+    Token,
+    /// The cookie, as browsers do unasked.
+    Cookie,
+}
+
 /// What the door makes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Come in.
-    Enter,
+    Enter(Shown),
     /// Right token in the address: take the cookie and come again without it.
     TakeCookie,
     /// No token, or a wrong one.
     Unauthorized,
     /// Not a name of this machine.
     ForeignHost,
+}
+
+impl Shown {
+    /// Whether this request may change something.
+    pub(super) fn may_change(self, headers: &HeaderMap) -> bool {
+        self == Shown::Token || headers.contains_key(CSRF_HEADER)
+    }
+
+    /// Who that is, for the log.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Shown::Token => "token",
+            Shown::Cookie => "cookie",
+        }
+    }
 }
 
 impl Door {
@@ -69,8 +98,10 @@ impl Door {
             };
         }
         let headers = request.headers();
-        if self.is_bearer(headers) || self.has_cookie(headers) {
-            Verdict::Enter
+        if self.is_bearer(headers) {
+            Verdict::Enter(Shown::Token)
+        } else if self.has_cookie(headers) {
+            Verdict::Enter(Shown::Cookie)
         } else {
             Verdict::Unauthorized
         }
@@ -166,8 +197,8 @@ mod tests {
     #[test]
     fn the_right_bearer_enters_and_no_other() {
         let judged = |value| local().judge(&asked("/api/workers", &[("authorization", value)]));
-        assert_eq!(judged("Bearer tok/en +1"), Verdict::Enter);
-        assert_eq!(judged("bearer  tok/en +1"), Verdict::Enter);
+        assert_eq!(judged("Bearer tok/en +1"), Verdict::Enter(Shown::Token));
+        assert_eq!(judged("bearer  tok/en +1"), Verdict::Enter(Shown::Token));
         for wrong in [
             "Bearer tok/en +2",
             "Bearer tok/en +",
@@ -205,10 +236,11 @@ mod tests {
         assert!(!cookie.contains("tok"));
         let pair = cookie.split(';').next().unwrap();
         let judged = |door: &Door, cookie: &str| door.judge(&asked("/", &[("cookie", cookie)]));
-        assert_eq!(judged(&door, pair), Verdict::Enter);
-        assert_eq!(judged(&door, &format!("a=b; {pair};c=d")), Verdict::Enter);
+        assert_eq!(judged(&door, pair), Verdict::Enter(Shown::Cookie));
+        let among = format!("a=b; {pair};c=d");
+        assert_eq!(judged(&door, &among), Verdict::Enter(Shown::Cookie));
         let crumbs = asked("/", &[("cookie", "a=b"), ("cookie", pair)]);
-        assert_eq!(door.judge(&crumbs), Verdict::Enter);
+        assert_eq!(door.judge(&crumbs), Verdict::Enter(Shown::Cookie));
         let old = "forebay_session=0000; forebay_session=";
         assert_eq!(judged(&door, old), Verdict::Unauthorized);
         assert_eq!(
@@ -237,7 +269,7 @@ mod tests {
             "[::1]:8080",
             "[::ffff:127.0.0.1]",
         ] {
-            assert_eq!(judged(&local, ours), Verdict::Enter, "{ours}");
+            assert_eq!(judged(&local, ours), Verdict::Enter(Shown::Token), "{ours}");
         }
         for foreign in [
             "evil.example",
@@ -253,10 +285,16 @@ mod tests {
             assert_eq!(judged(&local, foreign), Verdict::ForeignHost, "{foreign}");
         }
         let lan = door("192.168.1.5:7071");
-        assert_eq!(judged(&lan, "192.168.1.5:7071"), Verdict::Enter);
+        assert_eq!(
+            judged(&lan, "192.168.1.5:7071"),
+            Verdict::Enter(Shown::Token)
+        );
         assert_eq!(judged(&lan, "192.168.1.6:7071"), Verdict::ForeignHost);
         let everywhere = door("0.0.0.0:7071");
-        assert_eq!(judged(&everywhere, "192.168.1.6:7071"), Verdict::Enter);
+        assert_eq!(
+            judged(&everywhere, "192.168.1.6:7071"),
+            Verdict::Enter(Shown::Token)
+        );
         assert_eq!(judged(&everywhere, "evil.example"), Verdict::ForeignHost);
     }
 

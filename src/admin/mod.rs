@@ -2,15 +2,21 @@
 //!
 //! It has a listener of its own and nothing of it is served on the client port. `/health`, `/ready` and `/metrics` are
 //! open to whoever reaches that listener, because orchestrators and Prometheus ask them, under whatever name; the rest
-//! is behind the door (`door.rs`). Everything here reads and nothing changes, so every path takes `GET` and `HEAD`,
-//! bodies are ignored and no protection against forged changes is due yet.
+//! is behind the door (`door.rs`). What reads takes `GET` and `HEAD` and no body; what changes takes `POST`, and of a
+//! browser a header that only our own page can send (`changes.rs`).
 //!
-//! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, and turns a request
-//! into an answer. Query strings are read for one purpose, the token, and appear in no answer and no log.
+//! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, hands over what an operator
+//! wants changed, and turns a request into an answer. Query strings hold the token or the wishes of a search
+//! (`search.rs`), and appear in no answer and no log.
 
+pub mod address;
+mod answer;
+mod changes;
+mod culprit;
 mod door;
 mod queue;
 mod requests;
+mod search;
 mod tenants;
 pub mod token;
 mod workers;
@@ -19,20 +25,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body::Body;
 use http_body_util::Full;
-use serde::Serialize;
 
 pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
-pub use workers::{Decode, FleetView, Lora, Memory, Prefill, ToldRow, WorkerRow};
+pub use workers::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 
 use crate::admission::Accounts;
 use crate::clock;
+use crate::config::suggest::nearest;
+use crate::decide::ByHand;
 use crate::facts::name_in_path;
 use crate::observe::Observe;
 use crate::observe::decisions::MOST_KEPT;
-use door::{Door, Verdict};
+use answer::{Answer, HTML, JSON, METRICS, TEXT};
+use changes::Order;
+use door::{Door, Shown, Verdict};
 use token::TokenSource;
 
 /// The status page. `{nonce}` stands where the nonce of each answer goes.
@@ -40,24 +49,12 @@ const PAGE: &str = include_str!("page.html");
 /// What a browser without the token sees, with `{place}` for where to find it.
 const LOCKED: &str = include_str!("locked.html");
 
-const HTML: &str = "text/html; charset=utf-8";
-const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
-/// Prometheus' text format.
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// On every answer: never sniffed, kept, framed or told onward.
-const GUARDS: [(HeaderName, &str); 4] = [
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::CACHE_CONTROL, "no-store"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-];
-
+/// Changes a worker by hand; false when there is none of this name.
+pub type Change = dyn Fn(&str, ByHand) -> bool + Send + Sync;
 /// Draws the line.
 pub type DrawQueue = dyn Fn(Option<&str>) -> QueueView + Send + Sync;
 
-/// What the admin side shows.
+/// What the admin side shows, and what it can change.
 pub struct Sights {
     /// Metrics.
     pub observe: Arc<Observe>,
@@ -69,6 +66,8 @@ pub struct Sights {
     pub queue: Box<DrawQueue>,
     /// How tenants stand now.
     pub tenants: Box<dyn Fn() -> Accounts + Send + Sync>,
+    /// Changes a worker.
+    pub change: Box<Change>,
 }
 
 impl std::fmt::Debug for Sights {
@@ -94,10 +93,29 @@ impl Admin {
         }
     }
 
-    /// Answers a request; its body is not looked at.
-    #[must_use]
-    pub fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
-        let answer = match request.uri().path() {
+    /// Answers a request. Its body is read only of somebody who may change something.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let method = request.method().clone();
+        let asks_for_change =
+            method == Method::POST && matches!(self.door.judge(&request), Verdict::Enter(_));
+        let (head, body) = request.into_parts();
+        let told = if asks_for_change {
+            changes::read(body).await
+        } else {
+            Ok(Bytes::new())
+        };
+        let answer = told.map(|body| self.respond(&Request::from_parts(head, body)));
+        answer
+            .unwrap_or_else(|refusal| refusal)
+            .into_response(&method)
+    }
+
+    fn respond(&self, request: &Request<Bytes>) -> Answer {
+        match request.uri().path() {
             "/health" => self.read(request, |_| Answer::new(StatusCode::OK, TEXT, "ok\n")),
             "/ready" => self.read(request, Self::ready),
             "/metrics" => self.read(request, Self::metrics),
@@ -105,13 +123,12 @@ impl Admin {
                 Verdict::ForeignHost => foreign_host(),
                 Verdict::Unauthorized => self.unauthorized(path),
                 Verdict::TakeCookie => self.read(request, Self::welcome),
-                Verdict::Enter => self.inside(request),
+                Verdict::Enter(shown) => self.inside(request, shown),
             },
-        };
-        answer.into_response(request.method())
+        }
     }
 
-    fn inside<B>(&self, request: &Request<B>) -> Answer {
+    fn inside(&self, request: &Request<Bytes>, shown: Shown) -> Answer {
         match request.uri().path() {
             "/" => self.read(request, |_| page(StatusCode::OK, PAGE)),
             "/api/workers" => self.read(request, Self::workers),
@@ -122,12 +139,16 @@ impl Admin {
             "/api/config" => self.read(request, |admin| {
                 Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
             }),
-            path => match path.strip_prefix("/api/requests/") {
-                Some(id) => self.read(request, |admin| admin.decision(&name_in_path(id))),
-                None => {
+            "/api/requests" => self.read(request, |admin| admin.search(request.uri().query())),
+            path => {
+                if let Some(id) = path.strip_prefix("/api/requests/") {
+                    self.read(request, |admin| admin.decision(&name_in_path(id)))
+                } else if let Some(order) = Order::in_path(path) {
+                    self.change(request, shown, &order)
+                } else {
                     Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
                 }
-            },
+            }
         }
     }
 
@@ -164,6 +185,56 @@ impl Admin {
 
     fn tenants(&self) -> Answer {
         Answer::json(tenants::to_json(&(self.sights.tenants)()))
+    }
+
+    fn search(&self, query: Option<&str>) -> Answer {
+        match search::wanted(query.unwrap_or_default()) {
+            Ok(wanted) => {
+                let observe = &self.sights.observe;
+                let found = wanted.among(observe.decisions.newest_first(), clock::wall());
+                Answer::json(requests::list_to_json(&found, observe))
+            }
+            Err(flaw) => Answer::refusal(StatusCode::BAD_REQUEST, "bad_request", &flaw),
+        }
+    }
+
+    fn change(&self, request: &Request<Bytes>, shown: Shown, order: &Order) -> Answer {
+        if request.method() != Method::POST {
+            return Answer::refusal(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "this path takes POST",
+            )
+            .with(header::ALLOW, "POST");
+        }
+        if !shown.may_change(request.headers()) {
+            return Answer::refusal(
+                StatusCode::FORBIDDEN,
+                "csrf",
+                "a browser's change needs the header x-forebay-csrf, with any value",
+            );
+        }
+        let change = match order.change(request.body()) {
+            Ok(change) => change,
+            Err(flaw) => {
+                return Answer::refusal(StatusCode::BAD_REQUEST, "bad_request", &flaw);
+            }
+        };
+        if !(self.sights.change)(&order.worker, change) {
+            return self.unknown_worker(&order.worker);
+        }
+        changes::log(shown, order, change);
+        let fleet = (self.sights.fleet)();
+        let row = fleet.workers.iter().find(|row| *row.name == *order.worker);
+        Answer::json(sonic_rs::to_string(&row))
+    }
+
+    fn unknown_worker(&self, name: &str) -> Answer {
+        let fleet = (self.sights.fleet)();
+        let near = nearest(name, fleet.workers.iter().map(|row| &*row.name));
+        let near = near.map_or_else(String::new, |near| format!(", did you mean {near}?"));
+        let message = format!("there is no worker of this name{near}");
+        Answer::refusal(StatusCode::NOT_FOUND, "worker_not_found", &message)
     }
 
     fn decision(&self, id: &str) -> Answer {
@@ -227,85 +298,9 @@ fn html_escaped(text: &str) -> String {
     escaped.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// An answer before it knows whether its body will be sent.
-struct Answer(Response<String>);
-
-impl Answer {
-    fn new(status: StatusCode, kind: &'static str, body: impl Into<String>) -> Self {
-        let mut response = Response::new(body.into());
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        for (name, value) in GUARDS {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-        Answer(response)
-    }
-
-    fn json(text: sonic_rs::Result<String>) -> Self {
-        match text {
-            Ok(text) => Answer::new(StatusCode::OK, JSON, text),
-            Err(error) => {
-                tracing::error!(%error, "an answer can't be written as JSON");
-                Answer::refusal(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal_error",
-                    "this can't be shown; the log says why",
-                )
-            }
-        }
-    }
-
-    /// An error in the shape of the client side's.
-    fn refusal(status: StatusCode, code: &'static str, message: &str) -> Self {
-        let error = Refusal {
-            error: RefusalDetail {
-                message,
-                r#type: "admin_error",
-                code,
-            },
-        };
-        Answer::new(
-            status,
-            JSON,
-            sonic_rs::to_string(&error).unwrap_or_default(),
-        )
-    }
-
-    fn with(mut self, name: HeaderName, value: &str) -> Self {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            self.0.headers_mut().insert(name, value);
-        }
-        self
-    }
-
-    /// For `HEAD` the length stays and the body goes; HTTP/2 would send it otherwise.
-    fn into_response(self, method: &Method) -> Response<Full<Bytes>> {
-        let mut response = self.0.map(|body| Full::new(Bytes::from(body)));
-        let length = http_body::Body::size_hint(response.body()).lower();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        if method == Method::HEAD {
-            *response.body_mut() = Full::default();
-        }
-        response
-    }
-}
-
-#[derive(Serialize)]
-struct Refusal<'a> {
-    error: RefusalDetail<'a>,
-}
-
-#[derive(Serialize)]
-struct RefusalDetail<'a> {
-    message: &'a str,
-    r#type: &'static str,
-    code: &'static str,
-}
-
 #[cfg(test)]
 mod tests {
+    use super::answer::GUARDS;
     use super::*;
     use crate::clock::Clock;
     use crate::config::plan::{AccessTarget, LogLevel, LogPlan, Secret};
@@ -314,7 +309,7 @@ mod tests {
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 10] = [
+    const EVERY_PATH: [&str; 11] = [
         "/",
         "/health",
         "/ready",
@@ -323,6 +318,7 @@ mod tests {
         "/api/tenants",
         "/api/config",
         "/api/queue",
+        "/api/requests",
         "/api/requests/some",
         "/api/nothing",
     ];
@@ -335,6 +331,7 @@ mod tests {
             reason: None,
             since: Seconds(1_796_006_599.5),
             until: None,
+            overridden: None,
             region: None,
             zone: None,
             tier: 0,
@@ -407,6 +404,7 @@ mod tests {
             observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
             config: r#"{"state":"/state"}"#.into(),
             tenants: Box::new(Accounts::default),
+            change: Box::new(|name, _| name == "worker-<a>"),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],
                 queued: [("paid", 3), ("free", 0)].map(class).to_vec(),
@@ -438,7 +436,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answer = admin.answer(&request.body(()).unwrap());
+        let request = request.body(Bytes::new()).unwrap();
+        let answer = admin.respond(&request).into_response(request.method());
         let (parts, body) = answer.into_parts();
         let bytes = body.into_inner().unwrap_or_default();
         Seen {

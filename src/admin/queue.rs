@@ -124,6 +124,7 @@ fn clause(hold: &Hold) -> String {
         }
         Some(Exclusion::Down) => format!("{worker} is down"),
         Some(Exclusion::Ejected) => format!("{worker} is out for its errors"),
+        Some(Exclusion::Draining) => format!("{worker} is drained by hand"),
         Some(Exclusion::Held) => format!("{worker} asked to be left alone"),
         Some(Exclusion::Tried) => format!("{worker} was tried"),
         Some(Exclusion::TooLong) => format!("{worker} has no room for so long a prompt"),

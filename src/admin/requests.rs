@@ -10,6 +10,7 @@
 //! | `worker`, `status`, `reason`, `attempts` | how it ended, as the access log says it |
 //! | `queue_s`, `route_s` | the wait in line and the choosing before the first attempt |
 //! | `first_byte_s`, `total_s` | when the first byte came from a worker, and when it ended |
+//! | `culprit` | where most of its time went: `part`, `seconds`, `share`, all of it in a `sentence`, and `parts_s` with every part (`culprit.rs`) |
 //! | `choices` | every choice: the first attempt's, each retry's, also one that found nobody |
 //!
 //! and of each choice:
@@ -28,8 +29,11 @@
 //! believed to have of the prompt, where that was looked up. All in seconds, the moments counted from when the head had been read. What is not
 //! known is missing.
 
+use std::sync::Arc;
+
 use serde::{Serialize, Serializer};
 
+use super::culprit::Culprit;
 use crate::clock;
 use crate::decide::{Entry, Terms};
 use crate::observe::Observe;
@@ -39,31 +43,42 @@ use crate::units::{ModelName, Seconds};
 
 /// As JSON, its workers by name.
 pub(super) fn to_json(decision: &Decision, observe: &Observe) -> sonic_rs::Result<String> {
-    let seconds = |span: Option<Seconds>| span.map(|span| span.0);
-    sonic_rs::to_string(&Shown {
-        id: &decision.id,
-        time: clock::rfc3339(decision.arrived),
-        tenant: &decision.tenant,
-        route: decision.route.as_ref().map(RouteName::as_str),
-        model: decision.model.as_ref().map(ModelName::as_str),
-        worker: decision.worker.and_then(|id| observe.worker_name(id)),
-        status: decision.status.as_u16(),
-        reason: decision.reason,
-        attempts: decision.attempts,
-        queue_s: seconds(decision.queue),
-        route_s: seconds(decision.choosing),
-        first_byte_s: seconds(decision.first_byte),
-        total_s: decision.total.0,
-        choices: decision
-            .choices
-            .iter()
-            .map(|choice| Choice::of(choice, observe))
+    let choices = decision.choices.iter();
+    sonic_rs::to_string(&Explained {
+        summary: Summary::of(decision, observe),
+        culprit: Culprit::of(decision, observe),
+        choices: choices.map(|choice| Choice::of(choice, observe)).collect(),
+    })
+}
+
+/// Several, as JSON, without their choices.
+pub(super) fn list_to_json(
+    decisions: &[Arc<Decision>],
+    observe: &Observe,
+) -> sonic_rs::Result<String> {
+    let summaries = decisions.iter();
+    sonic_rs::to_string(&List {
+        requests: summaries
+            .map(|decision| Summary::of(decision, observe))
             .collect(),
     })
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct List<'a> {
+    requests: Vec<Summary<'a>>,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    #[serde(flatten)]
+    summary: Summary<'a>,
+    culprit: Culprit,
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
     id: &'a str,
     time: String,
     tenant: &'a str,
@@ -83,7 +98,6 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     first_byte_s: Option<f64>,
     total_s: f64,
-    choices: Vec<Choice<'a>>,
 }
 
 #[derive(Serialize)]
@@ -119,6 +133,27 @@ struct Price {
     terms_s: [f32; Terms::PARTS],
     #[serde(skip_serializing_if = "Option::is_none")]
     cached_tokens: Option<f32>,
+}
+
+impl<'a> Summary<'a> {
+    fn of(decision: &'a Decision, observe: &'a Observe) -> Self {
+        let seconds = |span: Option<Seconds>| span.map(|span| span.0);
+        Summary {
+            id: &decision.id,
+            time: clock::rfc3339(decision.arrived),
+            tenant: &decision.tenant,
+            route: decision.route.as_ref().map(RouteName::as_str),
+            model: decision.model.as_ref().map(ModelName::as_str),
+            worker: decision.worker.and_then(|id| observe.worker_name(id)),
+            status: decision.status.as_u16(),
+            reason: decision.reason,
+            attempts: decision.attempts,
+            queue_s: seconds(decision.queue),
+            route_s: seconds(decision.choosing),
+            first_byte_s: seconds(decision.first_byte),
+            total_s: decision.total.0,
+        }
+    }
 }
 
 impl<'a> Choice<'a> {

@@ -94,6 +94,21 @@ pub fn resolve(
     })
 }
 
+/// The same for whoever asks a running proxy: nothing is made or mended. `None` when there is none.
+#[must_use]
+pub fn known(
+    variable: Option<String>,
+    configured: Option<&Secret>,
+    state: &Path,
+) -> Option<Secret> {
+    let kept = || fs::read_to_string(state.join(FILE)).ok();
+    let chosen = variable.map(|value| Secret::new(&value)).into_iter();
+    chosen
+        .chain(configured.cloned())
+        .find(|token| !token.expose().is_empty())
+        .or_else(|| Some(Secret::new(kept()?.trim())))
+}
+
 fn kept_or_made(state: &Path, path: &Path) -> io::Result<Secret> {
     match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => {
@@ -148,7 +163,7 @@ pub(super) fn random_text() -> String {
 }
 
 /// Where a browser on this machine finds a listener: one on every address is also on loopback.
-fn reachable(listener: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(listener: SocketAddr) -> SocketAddr {
     let ip = match listener.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),

@@ -46,6 +46,9 @@ pub struct WorkerRow {
         skip_serializing_if = "Option::is_none"
     )]
     pub until: Option<Seconds>,
+    /// What an operator changed by hand and holds until somebody resumes it, or the proxy ends.
+    #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
+    pub overridden: Option<Overridden>,
     /// The machine that it shares with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Arc<str>>,
@@ -135,6 +138,17 @@ pub struct WorkerRow {
     pub requests: u64,
     /// Of those, the ones that failed.
     pub failures: u64,
+}
+
+/// What an operator changed by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Overridden {
+    /// `draining` or `ejected`, also while it is down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<&'static str>,
+    /// How many times as fast as others it was said to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
 }
 
 /// What an engine says of its load, whoever gave it that; absent what it does not say.

@@ -4,12 +4,17 @@
 //! the configuration or the arguments are wrong, 1 anything else.
 
 mod check;
+mod control;
 mod key;
 mod plan_file;
 mod reference;
+mod requests;
 mod serve;
 mod simulate;
+mod table;
 mod terminal;
+mod why;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -33,6 +38,9 @@ enum Verb {
     Key(key::Key),
     Reference(reference::Reference),
     Simulate(simulate::Simulate),
+    Workers(workers::Workers),
+    Requests(requests::Requests),
+    Why(why::Why),
 }
 
 /// Does what the command line says.
@@ -45,6 +53,9 @@ pub fn run() -> ExitCode {
             Verb::Key(key) => key.run(),
             Verb::Reference(reference) => reference.run(),
             Verb::Simulate(simulate) => simulate.run(),
+            Verb::Workers(workers) => workers.run(),
+            Verb::Requests(requests) => requests.run(),
+            Verb::Why(why) => why.run(),
         },
         Err(refusal) => {
             // Nobody is left to tell when the terminal is gone.

@@ -15,22 +15,30 @@ const PLACES: [&str; 2] = ["./forebay.toml", "/etc/forebay/forebay.toml"];
 #[derive(Args)]
 pub struct PlanFile {
     /// The configuration; by default ./forebay.toml, else /etc/forebay/forebay.toml
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 }
 
 impl PlanFile {
     /// The plan and its file; or the exit code, after everything that is wrong has been said.
     pub fn load(self) -> Result<(PathBuf, Plan), ExitCode> {
-        let Some(file) = self.config.or_else(first_place) else {
+        let found = self.load_if_any()?;
+        found.ok_or_else(|| {
             let places = PLACES.join(" and ");
             complain(format_args!(
                 "There is no configuration: looked for {places}. Name one with --config FILE."
             ));
-            return Err(ExitCode::from(WRONG));
+            ExitCode::from(WRONG)
+        })
+    }
+
+    /// The same, and nothing where there is no file.
+    pub fn load_if_any(self) -> Result<Option<(PathBuf, Plan)>, ExitCode> {
+        let Some(file) = self.config.or_else(first_place) else {
+            return Ok(None);
         };
         match config::load(&file, &env) {
-            Ok(plan) => Ok((file, plan)),
+            Ok(plan) => Ok(Some((file, plan))),
             Err(problems) => {
                 complain(problems);
                 Err(ExitCode::from(WRONG))

@@ -21,6 +21,7 @@ mod words;
 use std::fs;
 use std::path::Path;
 
+pub use checked::{origin, usual_state};
 pub use plan::Plan;
 pub use problem::{Problem, Problems};
 pub use typed::{Env, quantity};

@@ -5,11 +5,14 @@
 //! passed probes do so only where they disprove what it was for. Both kinds begin an outage (`outage.rs`), and after both
 //! the worker comes back slowly (`slow_start.rs`).
 //!
+//! What an operator did by hand (`by_hand.rs`) goes before what requests say and after what probes do.
+//!
 //! What counts: a request that failed, was lost or was refused is an error. One that was answered, also with a 4xx, is a success: the
 //! worker works. All else is neutral: the client left, the request was not sent, or the worker is busy. A busy one is put
 //! on hold for as long as it asks; a second, shorter wish does not cut the first short.
 
 use super::ask::{Outcome, WorkerSpec};
+use super::by_hand::{ByHand, Why, Withheld};
 use super::eject::{Breaker, EjectCause};
 use super::health::{Health, State};
 use super::outage::Outage;
@@ -35,7 +38,9 @@ pub(super) struct Condition {
     slow_start: SlowStart,
     /// Until when it asked to be left alone.
     held: Option<Seconds>,
-    /// When it was last let in again after an ejection.
+    /// Whether its operator lets it have no requests.
+    withheld: Option<Withheld>,
+    /// When it was last let in again.
     returned: Seconds,
 }
 
@@ -68,6 +73,7 @@ impl Condition {
             outage: Outage::default(),
             slow_start: SlowStart::default(),
             held: None,
+            withheld: None,
             returned: Seconds::ZERO,
         }
     }
@@ -80,28 +86,47 @@ impl Condition {
     pub(super) fn state(&self) -> State {
         match self.health.state() {
             gone @ (State::Down | State::Loading) => gone,
+            _ if let Some(withheld) = self.withheld => withheld.why.state(),
             _ if self.breaker.ejection().is_some() => State::Ejected,
             probed => probed,
         }
     }
 
-    /// Why it is down or ejected.
+    /// Why it gets no requests.
     pub(super) fn reason(&self) -> Option<String> {
-        match self.breaker.ejection() {
-            Some(ejection) => Some(ejection.reason()),
-            None => self.health.reason().map(str::to_owned),
+        match (self.in_force(), self.breaker.ejection()) {
+            (Some(withheld), _) => Some(withheld.why.reason().to_owned()),
+            (None, Some(ejection)) => Some(ejection.reason()),
+            (None, None) => self.health.reason().map(str::to_owned),
         }
     }
 
     /// When the state began.
     pub(super) fn since(&self) -> Seconds {
+        if let Some(withheld) = self.in_force() {
+            return withheld.since.max(self.health.since());
+        }
         let ejected = self.breaker.ejection().map(|ejection| ejection.since);
         ejected.unwrap_or(self.health.since().max(self.returned))
     }
 
-    /// When the state ends by itself, if it does.
+    /// When the state ends by itself or, of one that is drained, should have done its work.
     pub(super) fn until(&self) -> Option<Seconds> {
-        self.breaker.ejection().map(|ejection| ejection.until)
+        match self.in_force() {
+            Some(withheld) => withheld.until,
+            None => self.breaker.ejection().map(|ejection| ejection.until),
+        }
+    }
+
+    /// Why its operator lets it have no requests, also while it is down.
+    pub(super) fn withheld(&self) -> Option<Why> {
+        self.withheld.map(|withheld| withheld.why)
+    }
+
+    /// What its operator did, as long as its probes don't say worse.
+    fn in_force(&self) -> Option<Withheld> {
+        let lives = !matches!(self.health.state(), State::Down | State::Loading);
+        self.withheld.filter(|_| lives)
     }
 
     /// Until when it asked to be left alone.
@@ -113,6 +138,7 @@ impl Condition {
     pub(super) fn standing(&self) -> Standing {
         match self.state() {
             State::Down | State::Loading => Standing::Down,
+            State::Draining => Standing::Draining,
             State::Ejected if self.is_vouched() => Standing::Vouched,
             State::Ejected => Standing::Ejected,
             State::Starting | State::Up if self.held.is_some() => Standing::Held,
@@ -152,10 +178,49 @@ impl Condition {
         self.breaker.eject(cause, now);
     }
 
+    /// Its operator changes whether it gets requests.
+    pub(super) fn by_hand(&mut self, change: ByHand, now: Seconds) {
+        match change {
+            ByHand::Drain { within } => self.withhold(Why::Drained, within, now),
+            ByHand::Eject { within } => {
+                let span = within.unwrap_or(self.breaker.longest());
+                self.withhold(Why::Ejected, Some(span), now);
+            }
+            ByHand::Resume => self.resume(now),
+            ByHand::Speed(_) => {}
+        }
+    }
+
+    fn withhold(&mut self, why: Why, span: Option<Seconds>, now: Seconds) {
+        let already = self.withheld.filter(|withheld| withheld.why == why);
+        self.withheld = Some(Withheld {
+            why,
+            since: already.map_or(now, |withheld| withheld.since),
+            until: span.map(|span| now + span),
+        });
+    }
+
+    /// A worker that was only drained comes back as it was; one that was ejected, slowly.
+    fn resume(&mut self, now: Seconds) {
+        let was_ejected =
+            self.withheld() == Some(Why::Ejected) || self.breaker.ejection().is_some();
+        if self.withheld.take().is_some() {
+            self.returned = now;
+        }
+        self.held = None;
+        self.breaker.end();
+        if was_ejected {
+            self.come_back(now);
+        }
+    }
+
     /// Ends what is over: its time out, and the time for which it asked to be left alone.
     pub(super) fn tick(&mut self, now: Seconds) {
         self.held = self.held.filter(|until| now < *until);
-        if self.breaker.tick(now) {
+        let withheld = self.withheld.take();
+        self.withheld = withheld.and_then(|withheld| withheld.at(now));
+        let is_back = self.breaker.tick(now) || withheld.is_some() != self.withheld.is_some();
+        if is_back {
             self.come_back(now);
         }
     }
@@ -372,5 +437,69 @@ mod tests {
             Some(EjectCause::Errors),
             "still on probation"
         );
+    }
+
+    fn drain(seconds: f64) -> ByHand {
+        ByHand::Drain {
+            within: Some(Seconds(seconds)),
+        }
+    }
+
+    #[test]
+    fn a_drained_worker_stays_so_until_it_is_resumed_and_is_then_as_it_was() {
+        let mut condition = condition();
+        condition.probe(Ok(()), Seconds(1.0));
+        condition.by_hand(drain(5.0), Seconds(2.0));
+        let told = (condition.state(), condition.since().0, condition.until());
+        assert_eq!(told, (State::Draining, 2.0, Some(Seconds(7.0))));
+        condition.tick(Seconds(7.0));
+        assert_eq!(
+            (condition.standing(), condition.until()),
+            (Standing::Draining, None)
+        );
+        condition.by_hand(ByHand::Resume, Seconds(8.0));
+        let told = (condition.state(), condition.since().0, condition.allowed());
+        assert_eq!(told, (State::Up, 8.0, None));
+    }
+
+    #[test]
+    fn one_that_goes_down_is_drained_again_when_it_is_back() {
+        let mut condition = condition();
+        condition.probe(Ok(()), Seconds(1.0));
+        condition.by_hand(drain(5.0), Seconds(2.0));
+        for second in [3.0, 4.0] {
+            condition.probe(Err("stopped".into()), Seconds(second));
+        }
+        assert_eq!(
+            (condition.standing(), condition.reason()),
+            (Standing::Down, Some("stopped".into()))
+        );
+        assert_eq!(condition.withheld(), Some(Why::Drained));
+        condition.probe(Ok(()), Seconds(9.0));
+        let told = (condition.state(), condition.since().0);
+        assert_eq!(told, (State::Draining, 9.0));
+    }
+
+    #[test]
+    fn an_ejection_by_hand_ends_by_itself_and_not_by_passed_probes() {
+        let mut condition = condition();
+        condition.by_hand(ByHand::Eject { within: None }, Seconds(1.0));
+        for second in 2..9 {
+            condition.probe(Ok(()), Seconds(f64::from(second)));
+        }
+        let told = (condition.standing(), condition.until());
+        assert_eq!(told, (Standing::Ejected, Some(Seconds(61.0))));
+        condition.tick(Seconds(61.0));
+        let told = (condition.state(), condition.since().0, condition.allowed());
+        assert_eq!(told, (State::Up, 61.0, Some(1)));
+    }
+
+    #[test]
+    fn resuming_ends_what_its_errors_brought_too() {
+        let mut condition = ejected();
+        condition.weigh(Seconds(1.0), busy(60.0), Seconds(1.0));
+        condition.by_hand(ByHand::Resume, Seconds(2.0));
+        let told = (condition.standing(), condition.held(), condition.allowed());
+        assert_eq!(told, (Standing::Free, None, Some(1)));
     }
 }

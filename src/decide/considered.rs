@@ -45,6 +45,8 @@ pub enum Exclusion {
     Down,
     /// It is out for its errors.
     Ejected,
+    /// Its operator drains it.
+    Draining,
     /// It asked to be left alone, and somebody else is there.
     Held,
     /// It could not load the adapter, a short while ago.
@@ -204,6 +206,7 @@ impl Exclusion {
             Exclusion::TooLong => "too_long",
             Exclusion::Down => "down",
             Exclusion::Ejected => "ejected",
+            Exclusion::Draining => "draining",
             Exclusion::Held => "held",
             Exclusion::Unloadable => "unloadable",
             Exclusion::Unsupported => "unsupported",

@@ -189,6 +189,11 @@ impl Breaker {
         self.ejection.as_ref()
     }
 
+    /// The longest that it is ever taken out for.
+    pub(super) fn longest(&self) -> Seconds {
+        self.rule.max
+    }
+
     /// How often it was out.
     pub(super) fn ejections(&self) -> Ejections {
         self.ejections

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use super::ask::{Ask, Choice, Names, NoChoice, Outcome, Rules, Told, WorkerSpec};
 use super::booking::Booking;
+use super::by_hand::ByHand;
 use super::calibration::{Test, Tests};
 use super::considered::{Considered, Shortlist};
 use super::health::State;
@@ -49,7 +50,7 @@ pub struct StateChange {
     pub from: State,
     /// What it is.
     pub to: State,
-    /// Why it is down or ejected.
+    /// Why it gets no requests.
     pub reason: Option<String>,
     /// When it ends by itself, if it does.
     pub until: Option<Seconds>,
@@ -255,6 +256,19 @@ impl FleetState {
         self.change(worker, left)
     }
 
+    /// An operator changes a worker by hand. Returns the change of state that this is. Call [`grants`](Self::grants) next.
+    pub fn by_hand(
+        &mut self,
+        worker: WorkerId,
+        change: ByHand,
+        now: Seconds,
+    ) -> Option<StateChange> {
+        let changed = self.roster.worker_mut(worker)?;
+        let left = changed.condition().state();
+        changed.by_hand(change, now);
+        self.change(worker, left)
+    }
+
     /// What a worker has of ours now, to be told apart from what its engine then says: see
     /// [`hear_load`](Self::hear_load).
     #[must_use]
@@ -348,6 +362,7 @@ impl FleetState {
 mod tests {
     use super::super::ask::{Claim, Work};
     use super::super::pick::Policy;
+    use super::super::standing::AllDown;
     use super::*;
     use crate::facts::Prefix;
     use crate::units::Length;
@@ -415,5 +430,40 @@ mod tests {
         fleet.connected(nobody, Seconds(1.0));
         assert_eq!(fleet.probe(nobody, Ok(()), Seconds(1.0)), None);
         assert_eq!(fleet.check_invariants(), Ok(()));
+    }
+
+    #[test]
+    fn a_drained_worker_is_given_nothing_whatever_else_is_left() {
+        let rules = Rules {
+            all_down: AllDown::TryAll,
+            ..Policy::RoundRobin.into()
+        };
+        let spec = |name: &str| WorkerSpec::new(name, 8);
+        let mut fleet = FleetState::new(vec![spec("a"), spec("b")], rules);
+        let (a, b, now) = (WorkerId(0), WorkerId(1), Seconds(1.0));
+        let drain = ByHand::Drain { within: None };
+        let change = fleet.by_hand(a, drain, now).unwrap();
+        assert_eq!((change.from, change.to), (State::Starting, State::Draining));
+        assert_eq!(fleet.candidates(&ask(), &[]), [b]);
+        fleet.by_hand(b, drain, now);
+        let refused = fleet.choose(&ask(), &[], now, &mut Rng::seeded(1));
+        assert_eq!(refused.unwrap_err(), NoChoice::Down);
+        let fates = fleet.considered().iter().map(|one| one.fate.label());
+        assert_eq!(fates.collect::<Vec<_>>(), ["draining"; 2]);
+        fleet.by_hand(b, ByHand::Resume, now);
+        assert_eq!(fleet.candidates(&ask(), &[]), [b]);
+        assert_eq!(fleet.check_invariants(), Ok(()));
+    }
+
+    #[test]
+    fn a_speed_set_by_hand_is_where_learning_starts_from() {
+        let mut fleet = fleet();
+        let line = |fleet: &FleetState, id: usize| fleet.snapshot(Seconds(1.0))[id].generate.line;
+        let before = line(&fleet, 0);
+        fleet.by_hand(WorkerId(0), ByHand::Speed(4.0), Seconds(1.0));
+        assert!((before.at(100.0).0 / line(&fleet, 0).at(100.0).0 - 4.0).abs() < 1e-9);
+        assert_eq!(line(&fleet, 1), before);
+        let held = fleet.snapshot(Seconds(1.0))[0].overridden;
+        assert_eq!((held.withheld, held.speed), (None, Some(4.0)));
     }
 }

@@ -20,6 +20,8 @@ pub enum State {
     Up,
     /// Alive by its probes, but its requests failed; gets none for a while. See `eject.rs`.
     Ejected,
+    /// Alive, and its operator lets it have no new requests.
+    Draining,
     /// Alive and loading its model; gets no requests.
     Loading,
     /// Not alive; gets no requests.
@@ -34,6 +36,7 @@ impl State {
             State::Starting => "starting",
             State::Up => "up",
             State::Ejected => "ejected",
+            State::Draining => "draining",
             State::Loading => "loading",
             State::Down => "down",
         }

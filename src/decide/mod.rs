@@ -31,6 +31,7 @@ mod ask;
 mod backlog;
 mod booking;
 mod budget;
+mod by_hand;
 mod calibration;
 mod condition;
 mod considered;
@@ -72,6 +73,7 @@ pub use ask::{
 };
 pub use booking::Booking;
 pub use budget::{Amount, Budget, BudgetRule, Every, Expense, Overdrawn, Purse, Stand};
+pub use by_hand::{ByHand, Override, Why};
 pub use calibration::{TEST_OUTPUT, Test, Tests};
 pub use considered::{Considered, Entry, Exclusion, Fate, Shortlist};
 pub use cost::Terms;

@@ -8,6 +8,8 @@
 //! One that is out for errors while its probes pass may have died and come back, or may be sick. While anybody else serves
 //! it stays out; but rather than let requests wait out its time with nobody else left, it is tried.
 //!
+//! One that is drained by hand gets nothing, whoever else is left: its operator is about to stop it.
+//!
 //! When nobody is alive, the operator's rule says whether those who are not are tried after all.
 //!
 //! Among workers of one kind the operator's tiers decide: the lowest that somebody is left in is asked, and the next one
@@ -28,6 +30,8 @@ pub(super) enum Standing {
     Vouched,
     /// Out for errors; comes back by itself.
     Ejected,
+    /// Its operator lets it have no new requests.
+    Draining,
     /// Its probes fail.
     Down,
 }
@@ -61,6 +65,7 @@ impl AllDown {
         match worker.condition().standing() {
             Standing::Free | Standing::Held => true,
             Standing::Vouched => self != AllDown::Fail,
+            Standing::Draining => false,
             Standing::Ejected | Standing::Down => {
                 self == AllDown::TryAll && !worker.condition().breaker().refuses()
             }

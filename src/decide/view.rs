@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ask::Work;
+use super::by_hand::Override;
 use super::eject::Ejections;
 use super::health::State;
 use super::line_fit::Line;
@@ -25,12 +26,14 @@ pub struct WorkerView {
     pub machine: Option<Arc<str>>,
     /// What its probes and requests say.
     pub state: State,
-    /// Why it is down, loading or ejected.
+    /// Why it gets no requests.
     pub reason: Option<String>,
     /// How long it has been in this state.
     pub state_age: Seconds,
-    /// How long it will be, where that is known.
+    /// How long it will be, where that is known; of one that is drained, how long its requests should take to end.
     pub until: Option<Seconds>,
+    /// What its operator changed by hand and holds.
+    pub overridden: Override,
     /// How often it was ejected.
     pub ejections: Ejections,
     /// How much longer it asked to be left alone.
@@ -147,6 +150,7 @@ impl WorkerView {
             reason: worker.condition().reason(),
             state_age: now - worker.condition().since(),
             until: worker.condition().until().map(left),
+            overridden: worker.overridden(),
             ejections: worker.condition().breaker().ejections(),
             held: worker.condition().held().map(left),
             allowed: worker.condition().allowed(),

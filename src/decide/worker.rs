@@ -66,6 +66,8 @@ pub(super) struct Worker {
     classes: Classes,
     backlog: Backlog,
     meter: DecodeMeter,
+    /// How fast its operator said that it is, while it ran.
+    set_speed: Option<f64>,
     /// What it has shown of how much it takes,
     saturation: Saturation,
     /// and the most that it is given by that, as far as that is known.
@@ -83,6 +85,7 @@ impl Worker {
             id,
             condition: Condition::new(&spec),
             speeds: Speeds::believing(spec.speed.unwrap_or(1.0)),
+            set_speed: None,
             round_trip: None,
             generation: 0,
             inflight: 0,

@@ -53,8 +53,8 @@ use remembered::Remembered;
 use crate::clock::{self, Clock};
 use crate::config::Plan;
 use crate::decide::{
-    Ask, Choice, Expense, FleetState, Grant, LineFull, NoChoice, Shortlist, State, StateChange,
-    Test, Ticket, WorkerView,
+    Ask, ByHand, Choice, Expense, FleetState, Grant, LineFull, NoChoice, Shortlist, State,
+    StateChange, Test, Ticket, WorkerView,
 };
 use crate::rng::Rng;
 use crate::units::{Money, Seconds, WorkerId};
@@ -236,6 +236,12 @@ impl Fleet {
         Some(change.to)
     }
 
+    /// An operator changes a worker by hand.
+    pub fn by_hand(self: &Arc<Self>, worker: WorkerId, hand: ByHand) {
+        let change = self.change(|core, now| core.state.by_hand(worker, hand, now));
+        change.iter().for_each(report);
+    }
+
     /// A worker answered that it does not know the path of this request. Who waits for it may now be served elsewhere.
     pub fn unsupported(self: &Arc<Self>, worker: WorkerId, ask: &Ask) {
         self.change(|core, now| core.state.unsupported(worker, ask, now));
@@ -378,11 +384,14 @@ impl Core {
     }
 }
 
-/// A worker that is out or comes back is news at every level that an operator chooses; one that comes and goes is not.
+/// A worker that is out or comes back is news at every level that an operator chooses; one that comes and goes is not, nor
+/// is what an operator did, which was logged when it was done.
 fn report(change: &StateChange) {
     let (worker, from, to) = (&*change.name, change.from.label(), change.to.label());
     match &change.reason {
-        Some(reason) if change.optional || change.to == State::Loading => {
+        Some(reason)
+            if change.optional || matches!(change.to, State::Loading | State::Draining) =>
+        {
             tracing::info!(worker, from, to, reason, "worker changed state");
         }
         Some(reason) => tracing::warn!(worker, from, to, reason, "worker changed state"),

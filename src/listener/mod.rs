@@ -299,12 +299,12 @@ impl Seat {
                 let request = request.map(|body| Upload::new(body, pulse.arrives()));
                 Either::Left(line::open(app.clone(), self.client.clone(), request))
             }
-            Plane::Admin(admin) => Either::Right(admin.answer(&request)),
+            Plane::Admin(admin) => Either::Right((admin.clone(), request)),
         };
         async move {
             let response = match opened {
                 Either::Left(opened) => opened.answer().await.map(Either::Left),
-                Either::Right(answer) => answer.map(Either::Right),
+                Either::Right((admin, request)) => admin.answer(request).await.map(Either::Right),
             };
             if upload && !response.status().is_success() {
                 pulse.leaves_unread();

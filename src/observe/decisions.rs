@@ -8,7 +8,7 @@
 //! [`Shortlist::MOST`] workers of 40 bytes. With two workers and one attempt a request takes about 0.5 KiB, 5 MiB in
 //! all; if every request were sent to eight workers out of more than thirty-two it would be 10 KiB, 100 MiB in all.
 //!
-//! A look-up compares every id in the ring while no request can end. That is some tenths of a millisecond, and only who
+//! A look-up compares every id in the ring while no request can end, a search counts a reference to each. Either is some tenths of a millisecond, and only who
 //! has the admin token can ask.
 
 use std::collections::VecDeque;
@@ -98,6 +98,12 @@ impl Decisions {
         // What is forgotten is taken apart when others can go on.
         drop(kept);
         drop(oldest);
+    }
+
+    /// All that are remembered; those that ended last come first.
+    #[must_use]
+    pub fn newest_first(&self) -> Vec<Arc<Decision>> {
+        self.kept.lock().iter().rev().cloned().collect()
     }
 
     /// The newest request of this id that has ended, if it is remembered.

@@ -1,13 +1,13 @@
 //! The fleet as the admin room shows it: what is configured beside what was learned.
 
 use super::line;
-use crate::admin::{Decode, FleetView, Lora, Memory, Prefill, ToldRow, WorkerRow};
+use crate::admin::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
 use crate::config::plan::{Origin, Protocol, WorkerPlan};
-use crate::decide::{Learned, LoraView, ResidentsView, Said, WorkerView};
+use crate::decide::{ByHand, Learned, LoraView, Override, ResidentsView, Said, WorkerView};
 use crate::line::App;
-use crate::units::{ModelName, Seconds};
+use crate::units::{ModelName, Seconds, WorkerId};
 
 /// A picture of the fleet now.
 pub(super) fn view(app: &App) -> FleetView {
@@ -39,6 +39,24 @@ pub(super) fn view(app: &App) -> FleetView {
     }
 }
 
+/// Changes the worker of this name; false when there is none.
+pub(super) fn change(app: &App, name: &str, hand: ByHand) -> bool {
+    let plan = app.plan.load();
+    let named = (0..).zip(&plan.workers);
+    let found = { named }.find(|(_, worker)| &*worker.name == name);
+    if let Some((id, _)) = found {
+        app.fleet.by_hand(WorkerId(id), hand);
+    }
+    found.is_some()
+}
+
+fn overridden(held: Override) -> Option<Overridden> {
+    (held != Override::default()).then(|| Overridden {
+        state: held.withheld.map(|why| why.state().label()),
+        speed: held.speed,
+    })
+}
+
 fn learned(view: &WorkerView) -> bool {
     view.generate.samples + view.embed.samples > 0
 }
@@ -58,6 +76,7 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         reason: view.reason.clone(),
         since: now - view.state_age,
         until: view.until.map(|left| now + left),
+        overridden: overridden(view.overridden),
         machine: view.machine.clone(),
         region: None,
         zone: None,

@@ -20,6 +20,8 @@ use super::{expect_soon, wait_until};
 
 /// The admin token of every proxy under test.
 pub const TOKEN: &str = "token-of-the-tests";
+/// The same, as a header's value.
+pub const BEARER: &str = "Bearer token-of-the-tests";
 
 /// Ports that are searched: below Linux's ephemeral range, which begins at 32,768.
 const PORTS: std::ops::Range<u16> = 10_240..32_000;
@@ -314,11 +316,34 @@ impl Proxy {
     /// An answer of the admin side, asked with the token.
     #[track_caller]
     pub fn ask_admin(&self, path: &str) -> Answer {
-        let bearer = format!("Bearer {TOKEN}");
+        self.admin_call("GET", path, &[("authorization", BEARER)], "")
+    }
+
+    /// An answer of the admin side to a change, asked with the token.
+    #[track_caller]
+    pub fn change(&self, path: &str, body: &str) -> Answer {
+        self.admin_call("POST", path, &[("authorization", BEARER)], body)
+    }
+
+    /// An answer of the admin side to a request with these headers.
+    #[track_caller]
+    pub fn admin_call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         let host = self.admin.to_string();
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: {bearer}\r\nconnection: close\r\n\r\n"
-        );
+        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            head += &format!("host: {host}\r\n");
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        let length = body.len();
+        let request = format!("{head}content-length: {length}\r\n\r\n{body}");
         Client::connect(self.admin)
             .send(request.as_bytes())
             .answer()

@@ -32,6 +32,9 @@ mod worker;
 
 use std::sync::Arc;
 
+pub use origin::named as origin;
+pub use state::by_environment as usual_state;
+
 use super::plan::{Listen, Plan, RegionPlan, Zone};
 use super::typed::Section;
 

@@ -42,6 +42,11 @@ pub fn origin(value: Value<'_>) -> Option<Origin> {
     None
 }
 
+/// The origin of a URL that stands in no file.
+pub fn named(url: &str) -> Option<Origin> {
+    parse(url).ok()
+}
+
 /// Where a worker's metrics are: a URL of its own, whose path is the whole target.
 pub fn metrics(value: Value<'_>) -> Option<Origin> {
     if value.text()?.starts_with("h2c://") {

@@ -14,7 +14,7 @@ pub(super) const PROCESS: &[Row] = &[
         unset: Unset::Means(
             "$STATE_DIRECTORY, else $XDG_STATE_HOME/forebay, else ~/.local/state/forebay",
         ),
-        purpose: "The folder where the process keeps what outlives it: the admin token, the names of models and the learned speeds; and its pid.",
+        purpose: "The folder where the process keeps what outlives it: the admin token, the names of models and the learned speeds; its pid, and where its admin side listens.",
         example: "state = \"/var/lib/forebay\"",
         see: &["admin.token"],
     },

@@ -196,6 +196,7 @@ impl Fit<'_> {
             _ => Some(match rank.standing {
                 Standing::Free | Standing::Held => Exclusion::Held,
                 Standing::Vouched | Standing::Ejected => Exclusion::Ejected,
+                Standing::Draining => Exclusion::Draining,
                 Standing::Down => Exclusion::Down,
             }),
         }
@@ -231,6 +232,7 @@ impl Fit<'_> {
         match condition.standing() {
             Standing::Free | Standing::Vouched => true,
             Standing::Held => condition.held() == self.first,
+            Standing::Draining => false,
             Standing::Ejected | Standing::Down => !condition.breaker().refuses(),
         }
     }

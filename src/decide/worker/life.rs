@@ -1,12 +1,14 @@
-//! A worker's lives: what its probes say, and the fresh start when one has ended.
+//! A worker's lives: what its probes and its operator say, and the fresh start when one has ended.
 
 use super::Worker;
 use super::classes::Classes;
+use crate::decide::by_hand::{ByHand, Override};
 use crate::decide::condition::Probed;
 use crate::decide::decode_meter::DecodeMeter;
 use crate::decide::machine::Machine;
 use crate::decide::memory::Memory;
 use crate::decide::saturation::Saturation;
+use crate::decide::speed::Speeds;
 use crate::decide::told_load::ToldLoad;
 use crate::units::Seconds;
 
@@ -26,6 +28,24 @@ impl Worker {
     pub(in crate::decide) fn loads(&mut self, reason: String, machine: &mut Machine, now: Seconds) {
         let probed = self.condition.load(reason, now);
         self.probed(probed, machine, now);
+    }
+
+    /// Its operator changes it.
+    pub(in crate::decide) fn by_hand(&mut self, change: ByHand, now: Seconds) {
+        if let ByHand::Speed(speed) = change {
+            self.set_speed = Some(speed);
+            self.speeds = Speeds::believing(speed);
+            self.settled = None;
+        }
+        self.condition.by_hand(change, now);
+    }
+
+    /// What its operator changed and holds.
+    pub(in crate::decide) fn overridden(&self) -> Override {
+        Override {
+            withheld: self.condition.withheld(),
+            speed: self.set_speed,
+        }
     }
 
     fn probed(&mut self, probed: Probed, machine: &mut Machine, now: Seconds) {

@@ -40,7 +40,7 @@ pub fn verdict(engine: Engine, status: StatusCode) -> Result<(), String> {
 /// them may have answered.
 #[must_use]
 pub fn is_loading(engine: Engine, state: State, status: StatusCode, body: Option<&[u8]>) -> bool {
-    let was_up = matches!(state, State::Up | State::Ejected);
+    let was_up = matches!(state, State::Up | State::Ejected | State::Draining);
     let never_up = matches!(state, State::Starting | State::Loading);
     match (engine, status.as_u16()) {
         (Engine::Llamacpp, 503) => !was_up || body.is_some_and(detect::is_loading),

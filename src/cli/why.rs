@@ -1,0 +1,199 @@
+//! `forebay why`: where a request's time went, and who was considered for it.
+//!
+//! The first line names the largest share of the time and its cause; the tables below are what the choice saw: every
+//! candidate with the seconds that were expected there, by term.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::control::{Control, Running, failed, read};
+use super::requests::{Found, Summary};
+use super::table::{Column, known, line, time, titles};
+use super::terminal::{plain, say};
+use crate::facts::percent_encoded;
+
+const COLUMNS: [Column; 8] = [
+    Column::words("worker", 14),
+    Column::words("fate", 11),
+    Column::number("total", 8),
+    Column::number("wait", 8),
+    Column::number("read", 8),
+    Column::number("write", 8),
+    Column::number("load", 8),
+    Column::number("other", 8),
+];
+
+/// Explain where a request's time went and why it went to which worker
+#[derive(Args)]
+#[command(after_help = "Example:\n  forebay why --slow")]
+pub struct Why {
+    #[command(flatten)]
+    control: Control,
+    /// Its x-request-id
+    #[arg(conflicts_with_all = ["last", "slow"])]
+    id: Option<String>,
+    /// The request that ended last; so is it without an ID
+    #[arg(long, conflicts_with = "slow")]
+    last: bool,
+    /// The slowest of those remembered
+    #[arg(long)]
+    slow: bool,
+}
+
+/// A request: one that has ended, or one that still waits.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    Ended(Box<Ended>),
+    Waiting {
+        id: String,
+        waits_for: String,
+        waited_s: f64,
+    },
+}
+
+#[derive(Deserialize)]
+struct Ended {
+    #[serde(flatten)]
+    summary: Summary,
+    route: Option<String>,
+    model: Option<String>,
+    tenant: String,
+    queue_s: Option<f64>,
+    first_byte_s: Option<f64>,
+    culprit: Culprit,
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Culprit {
+    sentence: String,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    chosen_s: f64,
+    worker: Option<String>,
+    outcome: Option<String>,
+    candidates: Vec<Candidate>,
+    left_out: usize,
+}
+
+#[derive(Deserialize)]
+struct Candidate {
+    worker: Option<String>,
+    fate: String,
+    total_s: Option<f64>,
+    #[serde(default)]
+    terms_s: BTreeMap<String, f64>,
+}
+
+impl Why {
+    /// Asks the proxy.
+    pub fn run(self) -> ExitCode {
+        let done = self.control.find().and_then(|proxy| {
+            let id = match self.id {
+                Some(id) => id,
+                None => first(&proxy, self.slow)?,
+            };
+            let answer = proxy.get(&format!("/api/requests/{}", percent_encoded(&id)))?;
+            proxy.show(&answer, |told: Told| match told {
+                Told::Ended(ended) => ended.tell(),
+                Told::Waiting {
+                    id,
+                    waits_for,
+                    waited_s,
+                } => {
+                    let waited = time(Some(waited_s));
+                    say(plain(&format!(
+                        "queue: {id} has waited {waited}: {waits_for}"
+                    )));
+                }
+            })
+        });
+        done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    }
+}
+
+/// The id of the last request, or of the slowest.
+fn first(proxy: &Running, slow: bool) -> Result<String, ExitCode> {
+    let wish = if slow { "&slow" } else { "" };
+    let found: Found = read(&proxy.get(&format!("/api/requests?limit=1{wish}"))?)?;
+    let first = found.requests.into_iter().next();
+    first
+        .map(|request| request.id)
+        .ok_or_else(|| failed("No request has ended yet."))
+}
+
+impl Ended {
+    fn tell(&self) {
+        let Summary {
+            id,
+            time: came,
+            status,
+            reason,
+            total_s,
+            ..
+        } = &self.summary;
+        say(plain(&self.culprit.sentence));
+        say("");
+        say(plain(&format!("{id}: {status} {reason}, came {came}")));
+        let or_dash = |text: &Option<String>| known(text.clone());
+        say(plain(&format!(
+            "route {}, model {}, tenant {}",
+            or_dash(&self.route),
+            or_dash(&self.model),
+            self.tenant
+        )));
+        say(format_args!(
+            "in line {}, first byte after {}, ended after {}",
+            time(self.queue_s),
+            time(self.first_byte_s),
+            time(Some(*total_s))
+        ));
+        for (number, choice) in (1..).zip(&self.choices) {
+            choice.tell(number);
+        }
+    }
+}
+
+impl Choice {
+    fn tell(&self, number: usize) {
+        let at = time(Some(self.chosen_s));
+        let went = match (&self.worker, &self.outcome) {
+            (None, _) => "nobody".to_owned(),
+            (Some(worker), None) => worker.clone(),
+            (Some(worker), Some(outcome)) => format!("{worker}, which ended `{outcome}`"),
+        };
+        say("");
+        say(plain(&format!("choice {number} after {at}: {went}")));
+        say(titles(&COLUMNS));
+        self.candidates.iter().for_each(Candidate::tell);
+        if self.left_out > 0 {
+            say(format_args!("and {} more", self.left_out));
+        }
+    }
+}
+
+impl Candidate {
+    fn tell(&self) {
+        let term = |names: &[&str]| {
+            let spans = names.iter().filter_map(|name| self.terms_s.get(*name));
+            self.total_s.map(|_| spans.sum::<f64>())
+        };
+        let cells = [
+            known(self.worker.clone()),
+            self.fate.clone(),
+            time(self.total_s),
+            time(term(&["wait"])),
+            time(term(&["own"])),
+            time(term(&["decode"])),
+            time(term(&["lora", "swap"])),
+            time(term(&["net", "external", "failure", "price"])),
+        ];
+        say(line(&COLUMNS, cells.map(Into::into)));
+    }
+}
