@@ -11,7 +11,8 @@ pub fn remarks(root: &Section<'_>, plan: &Plan) -> Vec<String> {
         unreachable_zones(tenant, plan, &mut remarks);
     }
     if plan.jwt.is_some() && plan.tenants.is_empty() {
-        let remark = "jwt: without a [[tenant]] nobody is asked for a key or a token, and all may in";
+        let remark =
+            "jwt: without a [[tenant]] nobody is asked for a key or a token, and all may in";
         remarks.push(remark.to_owned());
     }
     if root.section("queue").given("age_up").is_some() {
