@@ -47,6 +47,10 @@ struct Stamp {
 impl Stamp {
     fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
+        // Whoever opens a pipe may wait for ever.
+        if !found.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         Ok(Stamp {
             inode: found.ino(),
             size: found.size(),
@@ -170,5 +174,8 @@ mod tests {
         assert_eq!(seen(""), (false, 2));
         replace("3");
         assert_eq!(seen(""), (true, 3));
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(seen("no regular file"), (false, 3));
     }
 }
