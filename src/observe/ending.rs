@@ -61,6 +61,38 @@ impl Spent {
     }
 }
 
+/// The status of an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Status {
+    /// What the client saw, or will,
+    shown: Option<StatusCode>,
+    /// and whether it has.
+    is_out: bool,
+    /// What it would have been, had the head not gone out before.
+    unseen: Option<StatusCode>,
+}
+
+impl Status {
+    /// The answer's status is known.
+    pub(super) fn set(&mut self, status: StatusCode) {
+        if self.is_out {
+            self.unseen = Some(status);
+        } else {
+            self.shown = Some(status);
+        }
+    }
+
+    /// The head has gone out with it.
+    pub(super) fn goes_out(&mut self) {
+        self.is_out = true;
+    }
+
+    /// What the answer came to, whatever the client saw.
+    pub(super) fn real(self) -> Option<StatusCode> {
+        self.unseen.or(self.shown)
+    }
+}
+
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -73,14 +105,10 @@ pub(super) enum End {
 }
 
 impl End {
-    /// The status that is counted, and why. `sent` is the status that the client saw, `unseen` what it would have been
-    /// had the head not gone out before; `cutting` says that the proxy is stopping and cuts what is left.
-    pub(super) fn told(
-        self,
-        (sent, unseen): (Option<StatusCode>, Option<StatusCode>),
-        cutting: bool,
-    ) -> (StatusCode, &'static str) {
-        let as_seen = |kind: Kind| (sent.unwrap_or(kind.status()), kind.label());
+    /// The status that is counted, which is the one that the client saw, and why. `cutting` says that the proxy is stopping
+    /// and cuts what is left.
+    pub(super) fn told(self, answer: Status, cutting: bool) -> (StatusCode, &'static str) {
+        let as_seen = |kind: Kind| (answer.shown.unwrap_or(kind.status()), kind.label());
         match self {
             End::Unsaid if std::thread::panicking() => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
@@ -91,8 +119,8 @@ impl End {
             }
             End::Fault(kind) => as_seen(kind),
             End::Complete => {
-                let status = sent.unwrap_or(StatusCode::OK);
-                let real = unseen.unwrap_or(status);
+                let status = answer.shown.unwrap_or(StatusCode::OK);
+                let real = answer.real().unwrap_or(status);
                 let failed = real.is_client_error() || real.is_server_error();
                 (status, if failed { "worker_status" } else { "ok" })
             }

@@ -21,7 +21,7 @@ use http::{HeaderValue, Method, StatusCode, Uri};
 
 use super::Observe;
 use super::decisions::Made;
-use super::ending::{AtEnd, End, Listener, Spent};
+use super::ending::{AtEnd, End, Listener, Spent, Status};
 use super::names::{OTHER, RouteName};
 use super::request_id;
 use super::series::{ModelSeries, Models, Usage};
@@ -66,11 +66,7 @@ pub struct Exchange {
     usage: Usage,
     tab: Arc<Tab>,
     quota: Option<Quota>,
-    status: Option<StatusCode>,
-    /// The client has seen the status, which stays.
-    begun: bool,
-    /// What the status would have been, had the head not gone out before.
-    unseen: Option<StatusCode>,
+    status: Status,
     end: End,
     at_end: AtEnd,
 }
@@ -108,9 +104,7 @@ impl Exchange {
             usage: Usage::default(),
             tab: Arc::default(),
             quota: None,
-            status: None,
-            begun: false,
-            unseen: None,
+            status: Status::default(),
             end: End::Unsaid,
             at_end: AtEnd::default(),
         }
@@ -317,17 +311,13 @@ impl Exchange {
 
     /// The answer's status, on its way to the client.
     pub fn status(&mut self, status: StatusCode) {
-        if self.begun {
-            self.unseen = Some(status);
-        } else {
-            self.status = Some(status);
-        }
+        self.status.set(status);
     }
 
     /// The answer has begun with this status, before it was known what it will be.
     pub fn begun(&mut self, status: StatusCode) {
         self.status(status);
-        self.begun = true;
+        self.status.goes_out();
     }
 
     /// The proxy itself refuses or gives up: this is the answer.
@@ -391,7 +381,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let cutting = self.observe.cutting.load(Ordering::Acquire);
-        let (status, reason) = self.end.told((self.status, self.unseen), cutting);
+        let (status, reason) = self.end.told(self.status, cutting);
         let total = self.age();
         self.count(status, reason, total);
         if self.observe.log.is_on() {
@@ -401,7 +391,7 @@ impl Drop for Exchange {
         self.observe.decisions.keep(decision);
         self.at_end.tell(Spent::of(
             self.attempts,
-            self.unseen.unwrap_or(status),
+            self.status.real().unwrap_or(status),
             self.usage,
             self.tab.sum(),
         ));

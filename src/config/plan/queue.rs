@@ -15,7 +15,7 @@ pub struct QueuePlan {
     pub bytes: Bytes,
     /// The longest that a request waits while no worker that could serve it is up.
     pub wait_no_worker: Seconds,
-    /// Who has waited so long goes first, whatever its class.
+    /// Once somebody has waited so long, one place in four goes to its class first.
     pub age_up: Seconds,
     /// How often a client that waits for a stream is told so; never when absent.
     pub heartbeat: Option<Seconds>,

@@ -70,7 +70,7 @@ pub(super) const QUEUE: &[Row] = &[
             most: Seconds(DAY),
         },
         unset: Unset::Is("\"60s\""),
-        purpose: "Who has waited so long goes before every class, so that no class waits for ever while there is capacity. It has an effect where a class may wait so long: see wait. In a class where the newest go first it is one place in four that goes to the class before all others.",
+        purpose: "Once somebody of a class has waited so long, one place in four goes to that class before all others, so that no class waits for ever while there is capacity, and a flood of a low one does not hold up those above. It has an effect where a class may wait so long: see wait. In a class where the newest go first it is one place in four that goes to the class before all others.",
         example: "age_up = \"2m\"",
         see: &["queue.classes", "queue.newest_first"],
     },

@@ -66,7 +66,7 @@ pub struct LineRules {
     pub entries: usize,
     /// and the most bytes that their bodies have together.
     pub bytes: u64,
-    /// Who has waited so long goes first, whatever its class.
+    /// Once somebody has waited so long, one place in four goes to its class first.
     pub age_up: Seconds,
     /// Whether a request may wait while no worker is up.
     pub holds: bool,

@@ -200,22 +200,28 @@ fn once_the_eldest_has_waited_long_the_newest_go_first_and_deadlines_before_them
     assert_eq!(order, [soon, other, late, newest, eldest]);
 }
 
+/// Everybody in the order in which places are given to them at this moment.
+fn places(line: &mut WaitingLine, now: f64) -> Vec<Ticket> {
+    let now = Seconds(now);
+    let mut order = Vec::new();
+    while let Some(turn) = line.heads(now).pop_first() {
+        let group = Group::of(&line.get(turn.ticket).unwrap().ask);
+        line.served(turn, &group, now);
+        line.leave(turn.ticket, now);
+        order.push(turn.ticket);
+    }
+    order
+}
+
 #[test]
 fn an_old_class_in_a_standing_line_gets_one_place_in_four() {
     let mut line = WaitingLine::new(newest_first(10.0));
     let low: Vec<_> = (0..3).map(|_| join(&mut line, of(2, 0), 1.0)).collect();
     let high: Vec<_> = (0..6).map(|_| join(&mut line, of(0, 0), 19.0)).collect();
-    let mut order = Vec::new();
-    while let Some(turn) = line.heads(Seconds(20.0)).pop_first() {
-        let group = Group::of(&line.get(turn.ticket).unwrap().ask);
-        line.served(turn, &group, Seconds(20.0));
-        line.leave(turn.ticket, Seconds(20.0));
-        order.push(turn.ticket);
-    }
     let expected = [
         low[2], high[0], high[1], high[2], low[1], high[3], high[4], high[5], low[0],
     ];
-    assert_eq!(order, expected);
+    assert_eq!(places(&mut line, 20.0), expected);
 }
 
 #[test]
@@ -227,15 +233,8 @@ fn an_old_class_in_a_calm_line_gets_no_more_than_that() {
     let mut line = WaitingLine::new(rules);
     let low: Vec<_> = (0..2).map(|_| join(&mut line, of(2, 0), 1.0)).collect();
     let high: Vec<_> = (0..4).map(|_| join(&mut line, of(0, 0), 19.0)).collect();
-    let mut order = Vec::new();
-    while let Some(turn) = line.heads(Seconds(20.0)).pop_first() {
-        let group = Group::of(&line.get(turn.ticket).unwrap().ask);
-        line.served(turn, &group, Seconds(20.0));
-        line.leave(turn.ticket, Seconds(20.0));
-        order.push(turn.ticket);
-    }
     let expected = [low[0], high[0], high[1], high[2], low[1], high[3]];
-    assert_eq!(order, expected);
+    assert_eq!(places(&mut line, 20.0), expected);
 }
 
 /// Who asks for something else, and waits for a worker that is down, says nothing of how fast the others move.
