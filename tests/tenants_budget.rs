@@ -119,9 +119,16 @@ fn of_fifty_parallel_requests_no_more_pass_than_the_budget_is_forecast_to_have_r
             client
         })
         .collect();
-    let log = proxy.log_of(30 + 39);
-    let refusals = log.iter().filter(|line| line["reason"] == "rate_limited");
-    let (passed, refused) = (worker.count() - before, refusals.count());
+    let refused = || {
+        let log = proxy.log();
+        log.iter()
+            .filter(|line| line["reason"] == "rate_limited")
+            .count()
+    };
+    expect_soon("each has reached the worker or is refused", || {
+        worker.count() - before + refused() == 50
+    });
+    let (passed, refused) = (worker.count() - before, refused());
     assert!(
         (8..=11).contains(&passed),
         "{passed} passed, {refused} were refused"
