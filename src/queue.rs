@@ -25,7 +25,7 @@ pub use spot::Spot;
 
 use crate::clock::Clock;
 use crate::config::plan::QueuePlan;
-use crate::decide::{Ask, NoChoice, Outlook, Shortlist, Ticket, Work};
+use crate::decide::{Ask, Claim, NoChoice, Outlook, Shortlist, Ticket, Work};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Joined, Lease, Turn};
 use crate::inspect::Limit;
@@ -237,6 +237,15 @@ impl Guest<'_> {
         }
     }
 
+    fn displaced(&self) -> Fault {
+        let message = format!("{TAKEN}, and the queue is full of requests of higher classes");
+        come_back(
+            self.fleet,
+            self.ask.claim.class,
+            Fault::new(Kind::QueueFull, message),
+        )
+    }
+
     fn in_vain(&self, lack: NoChoice, waited: Seconds) -> Fault {
         match lack {
             NoChoice::Busy => {
@@ -251,6 +260,7 @@ impl Guest<'_> {
     fn refusal(&self, why: NoChoice) -> Fault {
         match why {
             NoChoice::Late { takes } => self.too_late(takes),
+            NoChoice::Displaced => self.displaced(),
             why => refusal(self.fleet, self.ask, why),
         }
     }
@@ -262,7 +272,12 @@ impl Guest<'_> {
 /// # Errors
 /// `queue_full`.
 pub fn admit(fleet: &Fleet, bytes: u64, class: u8) -> Result<(), Fault> {
-    if fleet.sheds(bytes) {
+    let claim = Claim {
+        class,
+        bytes,
+        ..Claim::default()
+    };
+    if fleet.sheds(claim) {
         return Err(full(fleet, class));
     }
     Ok(())
@@ -373,7 +388,11 @@ fn refusal(fleet: &Fleet, ask: &Ask, why: NoChoice) -> Fault {
                 format!("{model} is an adapter that no worker which serves it could load just now");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(10.0))
         }
-        NoChoice::Down | NoChoice::Busy | NoChoice::Away | NoChoice::Late { .. } => {
+        NoChoice::Down
+        | NoChoice::Busy
+        | NoChoice::Away
+        | NoChoice::Late { .. }
+        | NoChoice::Displaced => {
             let message = format!("no worker that serves {model} is up");
             Fault::new(Kind::NoWorker, message).retry_after(Seconds(2.0))
         }

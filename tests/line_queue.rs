@@ -81,7 +81,7 @@ fn the_line_is_bounded_in_entries_and_bytes() {
         let proxy = narrow(&engine, bound).start();
         let held = occupy(&proxy, &engine);
         let long = "x".repeat(40);
-        let waiters = [(); 2].map(|()| join(&proxy, "free", &long));
+        let waiters = [(); 2].map(|()| join(&proxy, "paid", &long));
         let answer = proxy.chat(&chat(&long));
         let refused = (answer.status, answer.reason());
         assert_eq!(refused, (429, Some("queue_full")), "{bound}");
@@ -92,6 +92,27 @@ fn the_line_is_bounded_in_entries_and_bytes() {
         }
         assert_eq!(proxy.chat(&chat(&long)).status, 200, "{bound}");
     }
+}
+
+#[test]
+fn a_line_full_of_batch_work_makes_room_for_a_higher_class() {
+    let engine = Engine::start();
+    let proxy = narrow(&engine, "entries = 2").start();
+    let held = occupy(&proxy, &engine);
+    let [mut first, mut last] = ["1", "2"].map(|said| join(&proxy, "batch", said));
+    let mut paid = proxy.connect();
+    let headers = [("x-forebay-priority", "paid")];
+    paid.send(&request("POST", CHAT, &headers, chat("3").as_bytes()));
+    let displaced = last.answer();
+    let refused = (displaced.status, displaced.reason());
+    assert_eq!(refused, (429, Some("queue_full")));
+    assert!(displaced.text().contains("higher classes"));
+    assert!((1..=60).contains(&retry_after(&displaced)));
+    drop(held);
+    for client in [&mut first, &mut paid] {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(asked(&engine), ["held", "3", "1"]);
 }
 
 #[test]

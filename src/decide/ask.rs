@@ -235,6 +235,8 @@ pub enum NoChoice {
     Busy,
     /// Everyone who could serve it is out for errors and comes back: stand in line, if that may last.
     Away,
+    /// It had to leave the full line for a request of a higher class.
+    Displaced,
 }
 
 /// Whether it is known what a worker serves that says so by itself.

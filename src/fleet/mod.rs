@@ -53,7 +53,7 @@ use remembered::Remembered;
 use crate::clock::{self, Clock};
 use crate::config::Plan;
 use crate::decide::{
-    Ask, ByHand, Choice, Expense, FleetState, Grant, LineFull, NoChoice, Shortlist, State,
+    Ask, ByHand, Choice, Claim, Expense, FleetState, Grant, LineFull, NoChoice, Shortlist, State,
     StateChange, Test, Ticket, WorkerView,
 };
 use crate::rng::Rng;
@@ -196,10 +196,10 @@ impl Fleet {
         self.core.lock().state.lacks(ask, tried)
     }
 
-    /// Whether a request with so many bytes would be refused, whatever it asks for.
+    /// Whether such a request would be refused, whatever it asks for.
     #[must_use]
-    pub fn sheds(&self, bytes: u64) -> bool {
-        self.core.lock().state.sheds(bytes)
+    pub fn sheds(&self, claim: Claim) -> bool {
+        self.core.lock().state.sheds(claim)
     }
 
     /// When a newcomer of this class would be served, by how fast the line moved of late.

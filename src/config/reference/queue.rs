@@ -29,7 +29,7 @@ pub(super) const QUEUE: &[Row] = &[
             most: 10_000_000,
         },
         unset: Unset::Is("10000"),
-        purpose: "The most requests that wait at a time; one more is answered 429.",
+        purpose: "The most requests that wait at a time; one more is answered 429, unless somebody of a lower class waits, who is then answered 429 instead.",
         example: "entries = 1000",
         see: &["queue.bytes"],
     },

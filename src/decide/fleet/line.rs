@@ -1,6 +1,7 @@
 //! Standing in line: who waits for a slot, what it lacks, and who is next.
 
-use super::super::ask::{Ask, NoChoice};
+use super::super::ask::{Ask, Claim, NoChoice};
+use super::super::considered::Shortlist;
 use super::super::queue::{Group, LineFull, LineView, Ticket, Waiter, WaiterView};
 use super::super::roster::Outlook;
 use super::{FleetState, Grant};
@@ -9,10 +10,10 @@ use crate::units::{Seconds, WorkerId};
 
 impl FleetState {
     /// Waits for a slot, after [`NoChoice::Busy`] or [`NoChoice::Away`], or for a worker, after [`NoChoice::Down`]; those
-    /// already tried are not waited for.
+    /// already tried are not waited for. Others may have to leave for it: call [`grants`](Self::grants) next.
     ///
     /// # Errors
-    /// When as many wait as may.
+    /// When as many wait as may, and nobody of a lower class.
     pub fn stand_in_line(
         &mut self,
         ask: Ask,
@@ -105,17 +106,22 @@ impl FleetState {
         }
     }
 
-    /// Whether a request with so many bytes would be refused, whatever it asks for: nobody has a place, and the line has no
-    /// room.
+    /// Whether such a request would be refused, whatever it asks for: nobody has a place, and the line has no room.
     #[must_use]
-    pub fn sheds(&self, bytes: u64) -> bool {
-        !self.line.has_room(bytes) && !self.roster.takes_any()
+    pub fn sheds(&self, claim: Claim) -> bool {
+        !self.line.has_room(claim) && !self.roster.takes_any()
     }
 
     /// Ends the wait of everybody who can be served now, in the order of the line, and of everybody who waits for
-    /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet.
+    /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet; one
+    /// of a low class may have had to make room.
     pub fn grants(&mut self, now: Seconds, rng: &mut Rng) -> Vec<Grant> {
-        let mut grants = Vec::new();
+        let displaced = self.line.displaced().into_iter().map(|ticket| Grant {
+            ticket,
+            result: Err(NoChoice::Displaced),
+            considered: Shortlist::default(),
+        });
+        let mut grants: Vec<_> = displaced.collect();
         loop {
             self.heed_line(now);
             let before = grants.len();

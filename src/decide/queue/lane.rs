@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::fairness::Had;
 use super::{Ticket, Waiter};
-use crate::decide::{Ask, Zones};
+use crate::decide::{Ask, Claim, Zones};
 use crate::units::{ModelName, WorkerId};
 
 /// What decides which workers fit, and the class.
@@ -74,16 +75,19 @@ impl Group {
     }
 }
 
-/// Who waits in a lane: by tenant, and all of them in the order in which they came.
+/// Who waits in a lane: by tenant, the tenants in the order of what they have had, and all in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     tenants: BTreeMap<u32, Own>,
+    turns: BTreeSet<(Had, u32)>,
     arrived: BTreeSet<Ticket>,
+    bytes: u64,
 }
 
 /// One tenant's in a lane: in the order of their deadlines, and in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Own {
+    had: Had,
     due: BTreeSet<Due>,
     arrived: BTreeSet<Ticket>,
 }
@@ -95,6 +99,14 @@ pub(super) type Due = (u64, Ticket);
 const NEVER: u64 = u64::MAX;
 
 impl Own {
+    fn of(had: Had) -> Self {
+        Own {
+            had,
+            due: BTreeSet::new(),
+            arrived: BTreeSet::new(),
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.arrived.len()
     }
@@ -130,14 +142,22 @@ impl Members {
         self.arrived.len()
     }
 
+    /// The bytes of their bodies.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.arrived.is_empty()
     }
 
-    /// One more.
-    pub(super) fn add(&mut self, waiter: &Waiter, ticket: Ticket) {
+    /// One more, of a tenant that has had so much.
+    pub(super) fn add(&mut self, waiter: &Waiter, ticket: Ticket, had: Had) {
         self.arrived.insert(ticket);
-        let own = self.tenants.entry(waiter.ask.claim.tenant).or_default();
+        self.bytes += waiter.ask.claim.bytes;
+        let tenant = waiter.ask.claim.tenant;
+        self.turns.insert((had, tenant));
+        let own = self.tenants.entry(tenant).or_insert(Own::of(had));
         own.due.insert((due(waiter), ticket));
         own.arrived.insert(ticket);
     }
@@ -145,14 +165,33 @@ impl Members {
     /// One less.
     pub(super) fn remove(&mut self, waiter: &Waiter, ticket: Ticket) {
         self.arrived.remove(&ticket);
-        let tenant = waiter.ask.claim.tenant;
+        let Claim { tenant, bytes, .. } = waiter.ask.claim;
+        self.bytes -= bytes;
         if let Some(own) = self.tenants.get_mut(&tenant) {
             own.due.remove(&(due(waiter), ticket));
             own.arrived.remove(&ticket);
             if own.arrived.is_empty() {
+                self.turns.remove(&(own.had, tenant));
                 self.tenants.remove(&tenant);
             }
         }
+    }
+
+    /// A tenant has had so much by now.
+    pub(super) fn charged(&mut self, tenant: u32, had: Had) {
+        if let Some(own) = self.tenants.get_mut(&tenant) {
+            self.turns.remove(&(own.had, tenant));
+            self.turns.insert((had, tenant));
+            own.had = had;
+        }
+    }
+
+    /// Those of the tenants that have had least: of one, unless several have had the same.
+    pub(super) fn poorest(&self) -> impl Iterator<Item = (Had, &Own)> {
+        let least = self.turns.first().map(|(had, _)| *had);
+        let turns = self.turns.iter();
+        let turns = turns.take_while(move |(had, _)| Some(*had) == least);
+        turns.filter_map(|(had, tenant)| Some((*had, self.tenants.get(tenant)?)))
     }
 
     /// Whether a request is where it should be.
@@ -160,13 +199,20 @@ impl Members {
         let own = self.tenants.get(&waiter.ask.claim.tenant);
         self.arrived.contains(&ticket)
             && own.is_some_and(|own| {
-                own.due.contains(&(due(waiter), ticket)) && own.arrived.contains(&ticket)
+                self.turns.contains(&(own.had, waiter.ask.claim.tenant))
+                    && own.due.contains(&(due(waiter), ticket))
+                    && own.arrived.contains(&ticket)
             })
     }
 
     /// Who came first.
     pub(super) fn eldest(&self) -> Option<Ticket> {
         self.arrived.first().copied()
+    }
+
+    /// Who came last.
+    pub(super) fn newest(&self) -> Option<Ticket> {
+        self.arrived.last().copied()
     }
 
     /// Those of each tenant.

@@ -28,10 +28,11 @@
 //!
 //! One of those right behind it may be served before it when the place suits that one better (`fleet/ahead.rs`).
 //!
-//! The line is bounded in entries and in the bytes of the bodies that wait in it. Tickets are numbers given in order of
-//! arrival; leaving twice does nothing.
+//! The line is bounded in entries and in the bytes of the bodies that wait in it (`bounds.rs`). Tickets are numbers given in
+//! order of arrival; leaving twice does nothing.
 
 mod ahead;
+mod bounds;
 mod drain;
 mod fairness;
 mod lane;
@@ -43,7 +44,7 @@ use super::ask::{Ask, Claim, MOST_CLASSES};
 use super::roster::Outlook;
 use crate::units::{Seconds, WorkerId};
 use drain::Drain;
-use fairness::Accounts;
+use fairness::{Accounts, Had};
 pub(super) use lane::Group;
 use lane::{Lane, Members, Own};
 pub use view::{ClassView, LineView, WaiterView};
@@ -121,8 +122,8 @@ impl Waiter {
 pub(super) struct Turn {
     /// 0 for who has waited long enough to go first, else the class counted from 1.
     rank: u8,
-    /// What its tenant has had, as the bits of a number that is never negative, which are in its order.
-    had: u64,
+    /// What its tenant has had.
+    had: Had,
     /// When its client leaves, in microseconds.
     due: u64,
     pub(super) ticket: Ticket,
@@ -138,6 +139,8 @@ pub(super) struct WaitingLine {
     accounts: BTreeMap<u8, Accounts>,
     bytes: u64,
     given: u64,
+    /// Who had to leave for a newcomer of a higher class, and was not told yet.
+    displaced: Vec<Ticket>,
     /// How fast those move who ask for the same.
     drains: BTreeMap<Group, Drain>,
     /// Places to be given before an old class may have one again.
@@ -158,26 +161,19 @@ impl WaitingLine {
         self.waiters.len()
     }
 
-    /// Whether one more may wait that has so many bytes.
-    pub(super) fn has_room(&self, bytes: u64) -> bool {
-        let bytes = self.bytes.saturating_add(bytes);
-        self.len() < self.rules.entries && bytes <= self.rules.bytes
-    }
-
-    /// Takes a place.
+    /// Takes a place, if need be that of somebody of a lower class.
     pub(super) fn join(&mut self, waiter: Waiter) -> Result<Ticket, LineFull> {
         let claim = waiter.claim();
-        if !self.has_room(claim.bytes) {
-            return Err(LineFull);
-        }
+        self.make_room(claim, waiter.since)?;
         let ticket = Ticket(self.given);
         self.given += 1;
         self.bytes += claim.bytes;
         let lane = Lane::of(&waiter);
         let drain = self.drains.entry(lane.group()).or_default();
         drain.joins(waiter.since);
+        let had = had(&self.accounts, claim);
         let members = self.lanes.entry(lane).or_default();
-        members.add(&waiter, ticket);
+        members.add(&waiter, ticket, had);
         self.waiters.insert(ticket, waiter);
         Ok(ticket)
     }
@@ -211,7 +207,12 @@ impl WaitingLine {
     /// A tenant of a class gets a worker for so long.
     pub(super) fn charge(&mut self, claim: Claim, seconds: Seconds, now: Seconds) {
         let accounts = self.accounts.entry(claim.class).or_default();
-        accounts.charge(claim.tenant, seconds, now);
+        let had = accounts.charge(claim.tenant, seconds, now);
+        for (lane, members) in &mut self.lanes {
+            if lane.class == claim.class {
+                members.charged(claim.tenant, had);
+            }
+        }
     }
 
     /// Whether a request may wait while no worker is up.
@@ -283,7 +284,7 @@ impl WaitingLine {
         for (ticket, waiter) in &mut self.waiters {
             waiter.barred = barred(&waiter.ask);
             let members = self.lanes.entry(Lane::of(waiter)).or_default();
-            members.add(waiter, *ticket);
+            members.add(waiter, *ticket, had(&self.accounts, waiter.claim()));
         }
     }
 
@@ -318,27 +319,21 @@ impl WaitingLine {
         if is_lifted && !self.stands(lane.class, Some(eldest), now) {
             return Some(Turn {
                 rank: 0,
-                had: 0,
+                had: Had::NOTHING,
                 due: 0,
                 ticket: eldest,
             });
         }
-        let accounts = self.accounts.get(&lane.class);
-        let had = |tenant| {
-            accounts
-                .map_or(0.0, |accounts| accounts.had(tenant, now))
-                .to_bits()
-        };
         let rank = if is_lifted {
             0
         } else {
             lane.class.saturating_add(1)
         };
-        let next = members.tenants().filter_map(|(tenant, own)| {
+        let next = members.poorest().filter_map(|(had, own)| {
             let (due, ticket) = own.next(self.stands(lane.class, own.eldest(), now))?;
             Some(Turn {
                 rank,
-                had: had(tenant),
+                had,
                 due,
                 ticket,
             })
@@ -380,6 +375,12 @@ impl WaitingLine {
             None => Ok(()),
         }
     }
+}
+
+/// What the tenant of a claim has had in its class.
+fn had(accounts: &BTreeMap<u8, Accounts>, claim: Claim) -> Had {
+    let accounts = accounts.get(&claim.class);
+    accounts.map_or(Had::NOTHING, |accounts| accounts.had(claim.tenant))
 }
 
 #[cfg(test)]

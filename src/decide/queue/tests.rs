@@ -152,6 +152,50 @@ fn the_line_is_bounded_in_entries_and_in_bytes() {
     assert_eq!((line.check(), line.len()), (Ok(()), 3));
 }
 
+/// A line that holds three of ten bytes each.
+fn of_three() -> WaitingLine {
+    WaitingLine::new(LineRules {
+        entries: 3,
+        bytes: 30,
+        ..LineRules::default()
+    })
+}
+
+#[test]
+fn a_full_line_takes_a_higher_class_for_the_newest_of_the_lowest() {
+    let mut line = of_three();
+    let [old, new] = [1.0, 2.0].map(|since| join(&mut line, of(2, 0), since));
+    let middle = join(&mut line, of(1, 0), 3.0);
+    assert_eq!(line.join(waiter(of(2, 1), &[], 4.0)), Err(LineFull));
+    assert_eq!(line.displaced(), []);
+    join(&mut line, of(1, 0), 4.0);
+    assert_eq!(line.displaced(), [new]);
+    join(&mut line, of(0, 0), 5.0);
+    assert_eq!(line.displaced(), [old]);
+    assert_eq!(line.join(waiter(of(1, 0), &[], 6.0)), Err(LineFull));
+    assert!(line.get(middle).is_some());
+    assert_eq!((line.check(), line.len()), (Ok(()), 3));
+}
+
+#[test]
+fn nobody_leaves_a_full_line_when_that_would_not_make_enough_room() {
+    let heavy = |class, bytes| {
+        let claim = Claim {
+            bytes,
+            ..of(class, 0).claim
+        };
+        waiter(Ask { claim, ..ask("m") }, &[], 2.0)
+    };
+    let mut line = of_three();
+    let low = [1.0, 1.5].map(|since| join(&mut line, of(2, 0), since));
+    let high = join(&mut line, of(0, 0), 1.0);
+    assert_eq!(line.join(heavy(0, 21)), Err(LineFull));
+    assert_eq!(line.displaced(), []);
+    let heavy = line.join(heavy(0, 20)).unwrap();
+    assert_eq!(line.displaced(), [low[1], low[0]]);
+    assert_eq!(served(&mut line, 3.0), [high, heavy]);
+}
+
 #[test]
 fn a_ticket_in_no_lane_and_bytes_that_are_not_there_are_noticed() {
     let mut line = WaitingLine::default();
