@@ -102,10 +102,7 @@ pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
         return Ok(Way::Route(route));
     }
     let Some(built_in) = BuiltIn::of(path) else {
-        return Err(Fault::new(
-            Kind::NoRoute,
-            "no [[route]] and no built-in path matches this path",
-        ));
+        return Err(no_route(path));
     };
     if let Some(methods) = built_in.methods()
         && !methods.split(", ").any(|taken| head.method == taken)
@@ -118,6 +115,20 @@ pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
         return Err(Fault::new(Kind::MethodNotAllowed, message).allow(methods));
     }
     Ok(Way::BuiltIn(built_in))
+}
+
+/// Nobody answers this path. What clients most often get wrong is whether their base URL ends in `/v1`.
+fn no_route(path: &str) -> Fault {
+    let message = "no [[route]] and no built-in path matches this path";
+    let with = format!("/v1{path}");
+    let once = path.strip_prefix("/v1").unwrap_or(path);
+    let tries = [with.as_str(), once, path.trim_end_matches('/')];
+    let meant = tries.into_iter().find_map(BuiltIn::of);
+    let message = match meant.map(|built_in| built_in.route()) {
+        Some(route) => format!("{message}; did you mean {route}?"),
+        None => message.to_owned(),
+    };
+    Fault::new(Kind::NoRoute, message)
 }
 
 /// A method as it may be shown: unknown ones are client text.

@@ -173,6 +173,19 @@ fn an_unknown_path_is_404_and_a_wrong_method_405() {
     ] {
         openai_error(&proxy.call("GET", path, ""), 404, "no_route");
     }
+    for path in [
+        "/chat/completions",
+        "/v1/v1/chat/completions",
+        "/v1/chat/completions/",
+    ] {
+        let answer = proxy.call("POST", path, "{}");
+        let error = openai_error(&answer, 404, "no_route");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.ends_with("did you mean /v1/chat/completions?"),
+            "{message}"
+        );
+    }
     for (method, path) in [
         ("GET", CHAT),
         ("DELETE", "/v1/embeddings"),
