@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,6 +38,9 @@ struct ServeArgs {
     /// Address to answer HTTP on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7081")]
     http: SocketAddr,
+    /// Address to tell metrics on, at /metrics [default: 127.0.0.1, two ports above --http's: 7083]
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// Threads that one request computes on [default: the cores this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -115,21 +118,32 @@ fn settings(args: ServeArgs) -> Settings {
     let named = args
         .onnxruntime
         .or_else(|| variable("FOREBAY_ONNXRUNTIME").map(PathBuf::from));
-    let beside = std::env::current_exe().ok();
-    let beside = beside.and_then(|binary| Some(binary.parent()?.to_path_buf()));
+    let binary = std::env::current_exe().ok();
+    let home = binary.and_then(|binary| Some(binary.parent()?.to_path_buf()));
     let fetched = std::path::absolute("target/onnxruntime").ok();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Settings {
         models: args.models,
         http: args.http,
+        metrics: args.metrics.unwrap_or_else(|| beside(args.http, 2)),
         threads: args.threads.map_or_else(cores, usize::from),
         control: args.model_control,
         poll: Seconds(args.poll_seconds.into()),
         library: Search {
             named,
-            folders: beside.into_iter().chain(fetched).collect(),
+            folders: home.into_iter().chain(fetched).collect(),
         },
     }
+}
+
+/// The default for a further port, so that two workers of one machine get along when only `--http` is given: so many
+/// above it, on loopback. Any free one where `--http` is any free one.
+fn beside(http: SocketAddr, above: u16) -> SocketAddr {
+    let port = match http.port() {
+        0 => 0,
+        port => port.checked_add(above).unwrap_or(0),
+    };
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 /// A variable that is set and not empty.

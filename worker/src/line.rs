@@ -17,7 +17,9 @@ pub use registry::{Registry, Standing};
 pub use validate::Named;
 
 use crate::batch::Urgency;
+use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
+use crate::observe::{Count, Ledger, Shown, Tally};
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
 use crate::units::{ModelName, Seconds};
@@ -38,10 +40,25 @@ pub struct Model {
     pub most_rows: Option<usize>,
     /// The configuration, as KServe's `/config` shows it.
     pub document: Value,
+    /// What computes it.
+    pub device: Device,
+    /// How long loading took.
+    pub load: Seconds,
+    /// What is counted of it.
+    pub tally: Arc<Tally>,
     /// The threads that run it.
     pub runner: Runner,
     /// Present when it embeds texts.
     pub embedder: Option<Arc<Embedder>>,
+}
+
+/// What computes a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether another one was asked for.
+    pub fallback: bool,
 }
 
 /// Tensors to run through a model.
@@ -69,6 +86,8 @@ pub struct App {
     pub registry: Registry,
     /// Where models come from.
     pub folder: PathBuf,
+    /// What is counted of the models.
+    pub ledger: Ledger,
     /// Where orders go; absent where the models are not the clients' to change.
     orders: Option<mpsc::UnboundedSender<Order>>,
     loaded: AtomicBool,
@@ -87,10 +106,11 @@ impl Drop for Live<'_> {
 
 impl App {
     /// An app without models yet.
-    pub fn new(folder: PathBuf, orders: Option<mpsc::UnboundedSender<Order>>) -> App {
+    pub fn new(folder: PathBuf, orders: Option<mpsc::UnboundedSender<Order>>, clock: Clock) -> App {
         App {
             registry: Registry::default(),
             folder,
+            ledger: Ledger::new(clock),
             orders,
             loaded: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -151,6 +171,29 @@ impl App {
         self.registry.find(name, version)
     }
 
+    /// The versions that answer: of every model, of one, or a single one.
+    pub fn versions(
+        &self,
+        name: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Vec<Arc<Model>>, Fault> {
+        let Some(name) = name else {
+            self.answering()?;
+            return Ok(self.registry.every(|_| true));
+        };
+        let found = self.model(name, version)?;
+        match version {
+            Some(_) => Ok(vec![found]),
+            None => Ok(self.registry.every(|model| model.as_str() == name)),
+        }
+    }
+
+    /// What there is to tell of every version that answers; nothing while they load.
+    pub fn shown(&self) -> Vec<Shown> {
+        let models = self.registry.every(|_| true);
+        models.iter().map(|model| model.shown()).collect()
+    }
+
     /// Carries an order out and says how it went.
     pub async fn order(
         &self,
@@ -172,10 +215,21 @@ impl App {
 impl Model {
     /// Tensors through the model: the wanted outputs, each with its name.
     pub async fn infer(&self, request: InferRequest) -> Result<Vec<Named>, Fault> {
+        let mut count = self.tally.begin();
+        let outcome = self.infer_counted(request, &mut count).await;
+        count.close(&outcome);
+        outcome
+    }
+
+    async fn infer_counted(
+        &self,
+        request: InferRequest,
+        count: &mut Count,
+    ) -> Result<Vec<Named>, Fault> {
         let inputs = validate::inputs(&self.signature, request.inputs)?;
         let wanted = validate::outputs(&self.signature, &request.outputs)?;
         validate::rows(self.most_rows, &inputs)?;
-        let run = self.runner.run(inputs, wanted.clone(), request.urgency);
+        let run = self.run(inputs, wanted.clone(), request.urgency, count);
         let outputs = run.await?;
         let name = |&index: &usize| self.signature.outputs[index].name.clone();
         wanted
@@ -186,11 +240,49 @@ impl Model {
             .collect()
     }
 
+    /// Inputs that fit, through the engine.
+    async fn run(
+        &self,
+        inputs: Vec<Tensor>,
+        wanted: Vec<usize>,
+        urgency: Urgency,
+        count: &mut Count,
+    ) -> Result<Vec<Tensor>, Fault> {
+        let ran = self.runner.run(inputs, wanted, urgency).await?;
+        count.ran(ran.rows, ran.spans);
+        Ok(ran.outputs)
+    }
+
+    fn shown(&self) -> Shown {
+        Shown {
+            name: self.name.clone(),
+            version: self.version,
+            numbers: self.tally.numbers(),
+            pending: self.runner.pending(),
+            load: self.load,
+            device: self.device.name,
+            fallback: self.device.fallback,
+            cached: false,
+        }
+    }
+
     /// Texts through an embedding model. `dimensions` is the length of vector that the client insists on, if any.
     pub async fn embed(
         &self,
         inputs: Inputs,
         dimensions: Option<usize>,
+    ) -> Result<Embedded, Fault> {
+        let mut count = self.tally.begin();
+        let outcome = self.embed_counted(inputs, dimensions, &mut count).await;
+        count.close(&outcome);
+        outcome
+    }
+
+    async fn embed_counted(
+        &self,
+        inputs: Inputs,
+        dimensions: Option<usize>,
+        count: &mut Count,
     ) -> Result<Embedded, Fault> {
         let Some(embedder) = &self.embedder else {
             let problem = format!("model `{}` is not an embedding model", self.name);
@@ -201,7 +293,7 @@ impl Model {
             let problem = format!("this model gives {width} dimensions, not {asked}");
             return Err(Fault::bad(problem).param("dimensions"));
         }
-        embed::embed(self, embedder, inputs).await
+        embed::embed(self, embedder, inputs, count).await
     }
 }
 
@@ -241,7 +333,7 @@ mod tests {
 
     #[test]
     fn ready_is_from_loaded_to_stopped() {
-        let app = App::new(PathBuf::new(), None);
+        let app = App::new(PathBuf::new(), None, Clock::start());
         let refused = app.ready().unwrap_err();
         assert_eq!(refused.kind, Kind::Loading);
         assert!(refused.retry_after.is_some());

@@ -11,6 +11,7 @@ mod clock;
 mod engine;
 mod fault;
 mod line;
+mod observe;
 mod repository;
 mod runner;
 mod serve;

@@ -21,6 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api;
+use crate::clock::Clock;
 use crate::engine::library::Search;
 use crate::line::{App, Order};
 use crate::repository::Found;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub models: PathBuf,
     /// Where to answer.
     pub http: SocketAddr,
+    /// Where to tell metrics.
+    pub metrics: SocketAddr,
     /// Threads of one inference.
     pub threads: usize,
     /// Who changes the models while it serves.
@@ -96,28 +99,39 @@ impl From<std::io::Error> for Stop {
 
 /// Serves until a signal or a failure ends it.
 pub fn run(settings: Settings) -> Result<(), Stop> {
-    let (found, loader) = load::prepare(&settings)?;
+    let clock = Clock::start();
+    let (found, loader) = load::prepare(&settings, clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Tokenising and pooling: more at once than cores would only make each slower.
         .max_blocking_threads(settings.threads.max(2))
         .enable_all()
         .build()?;
-    runtime.block_on(serve(settings, found, loader))
+    runtime.block_on(serve(settings, found, loader, clock))
 }
 
-async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), Stop> {
+async fn serve(settings: Settings, found: Found, loader: Loader, clock: Clock) -> Result<(), Stop> {
     let mut signals = Signals::listen()?;
-    let (listener, address) = bind(settings.http).await?;
+    let (listener, address) = bind("--http", settings.http).await?;
+    let (metrics, metrics_address) = bind("--metrics", settings.metrics).await?;
     let (give, orders) = mpsc::unbounded_channel();
     let give = (settings.control == Control::Explicit).then_some(give);
-    let app = Arc::new(App::new(settings.models.clone(), give));
+    let app = Arc::new(App::new(settings.models.clone(), give, clock));
     let (stop, stopped) = oneshot::channel::<()>();
     let server = axum::serve(
         listener.tap_io(without_delay),
         api::router(Arc::clone(&app)),
     )
     .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
-    let mut server = pin!(server.into_future());
+    // Metrics are told to the end, and end with it.
+    let metrics = axum::serve(metrics, api::metrics::router(Arc::clone(&app)));
+    let server = async {
+        tokio::select! {
+            ended = server.into_future() => ended,
+            ended = metrics.into_future() => ended,
+        }
+    };
+    let mut server = pin!(server);
+    tracing::info!("metrics on http://{metrics_address}/metrics");
     tracing::info!("listening on http://{address}");
 
     let keeper = Keeper::new(Arc::clone(&app), loader);
@@ -188,9 +202,9 @@ async fn quiet_for(app: &App, span: Seconds) {
     tokio::time::sleep(span.to_duration()).await;
 }
 
-async fn bind(http: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
-    let failed = |error: std::io::Error| Stop::failed(format!("--http {http}: {error}"));
-    let listener = TcpListener::bind(http).await.map_err(failed)?;
+async fn bind(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
+    let failed = |error: std::io::Error| Stop::failed(format!("{flag} {wanted}: {error}"));
+    let listener = TcpListener::bind(wanted).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }

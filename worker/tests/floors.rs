@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u8); 14] = [
+const FLOORS: [(&str, u8); 15] = [
     ("main", 10),
     ("cli", 9),
     ("serve", 8),
@@ -18,6 +18,7 @@ const FLOORS: [(&str, u8); 14] = [
     ("engine", 4),
     ("repository", 3),
     ("text", 3),
+    ("observe", 3),
     ("batch", 2),
     ("clock", 2),
     ("tensor", 2),

@@ -3,8 +3,10 @@
 
 mod json_tensor;
 mod kserve_http;
+pub mod metrics;
 mod openai;
 mod repository;
+mod statistics;
 
 use std::sync::Arc;
 
@@ -30,6 +32,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(health))
         .merge(kserve_http::router())
         .merge(repository::router())
+        .merge(statistics::router())
         .merge(openai::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)

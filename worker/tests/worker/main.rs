@@ -11,4 +11,5 @@ mod kserve;
 mod library;
 mod process;
 mod repository;
+mod statistics;
 mod support;

@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::models::{put, put_plus, put_slow, slow_request};
 use crate::support::onnx::{Graph, Type};
-use crate::support::{Answer, PATIENCE, Worker, command, library, python};
+use crate::support::{Answer, Worker, command, library, run_client, until};
 
 /// `y` = `x` plus a number, in rows of two.
 fn adder(number: f32) -> Graph {
@@ -55,15 +54,6 @@ fn served_with(models: &Path, arguments: &[&str]) -> Worker {
     worker
 }
 
-/// Asks again until the answer is as wanted.
-#[expect(clippy::disallowed_methods, reason = "a deadline")]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
-    }
-}
-
 #[test]
 fn tritonclient_is_content_with_the_repository() {
     let models = tempfile::tempdir().unwrap();
@@ -74,14 +64,7 @@ fn tritonclient_is_content_with_the_repository() {
         "max_batch_size: 4 dynamic_batching { preferred_batch_size: 2 }",
     );
     let worker = Worker::start(models.path());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/triton_repository.py");
-    let output = Command::new(python())
-        .arg(script)
-        .arg(&worker.address)
-        .output();
-    let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    run_client("triton_repository.py", &[&worker.address]);
 }
 
 #[test]

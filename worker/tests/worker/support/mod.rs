@@ -32,7 +32,7 @@ pub fn library() -> PathBuf {
 
 /// The Python that has tritonclient: `FOREBAY_TEST_PYTHON`, else the one that `./run deps` made.
 #[expect(clippy::disallowed_methods, reason = "the test's own setting")]
-pub fn python() -> PathBuf {
+fn python() -> PathBuf {
     if let Some(named) = std::env::var_os("FOREBAY_TEST_PYTHON") {
         return PathBuf::from(named);
     }
@@ -62,6 +62,8 @@ pub struct Worker {
     lines: Receiver<String>,
     log: String,
     pub address: String,
+    /// Where it tells metrics.
+    pub metrics: String,
 }
 
 impl Worker {
@@ -96,9 +98,15 @@ impl Worker {
             lines,
             log: String::new(),
             address: String::new(),
+            metrics: String::new(),
         };
-        let line = worker.wait_for_line("listening on http://");
-        worker.address = line.split("http://").nth(1).unwrap().trim().to_owned();
+        let mut told = |words: &str| {
+            let line = worker.wait_for_line(words);
+            let address = line.split("http://").nth(1).unwrap().trim();
+            address.trim_end_matches("/metrics").to_owned()
+        };
+        let (metrics, address) = (told("metrics on http://"), told("listening on http://"));
+        (worker.metrics, worker.address) = (metrics, address);
         worker
     }
 
@@ -149,6 +157,13 @@ impl Worker {
         self.send("GET", path, &[], b"")
     }
 
+    /// All metrics.
+    pub fn metrics(&self) -> String {
+        let answer = send_to(&self.metrics, "GET", "/metrics", &[], b"").finish();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body
+    }
+
     pub fn post(&self, path: &str, body: &str) -> Answer {
         self.send("POST", path, &[], body.as_bytes())
     }
@@ -159,19 +174,44 @@ impl Worker {
 
     /// Sends a request and leaves the answer to be read later.
     pub fn begin(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: worker\r\nconnection: close\r\n");
-        for header in headers {
-            head.push_str(&format!("{header}\r\n"));
-        }
-        head.push_str(&format!("content-length: {length}\r\n\r\n"));
-        stream.write_all(head.as_bytes()).unwrap();
-        // A worker that refuses early may close before it has read everything.
-        let _ = stream.write_all(body);
-        Exchange { stream }
+        send_to(&self.address, method, path, headers, body)
     }
+}
+
+/// Sends a request to an address and leaves the answer to be read later.
+fn send_to(address: &str, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: worker\r\nconnection: close\r\n");
+    for header in headers {
+        head.push_str(&format!("{header}\r\n"));
+    }
+    head.push_str(&format!("content-length: {length}\r\n\r\n"));
+    stream.write_all(head.as_bytes()).unwrap();
+    // A worker that refuses early may close before it has read everything.
+    let _ = stream.write_all(body);
+    Exchange { stream }
+}
+
+/// Asks again until the answer is as wanted.
+#[expect(clippy::disallowed_methods, reason = "a deadline")]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
+    }
+}
+
+/// Runs a Python script of `tests/clients` to its end, which must be a good one.
+pub fn run_client(script: &str, arguments: &[&str]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/clients")
+        .join(script);
+    let output = Command::new(python()).arg(script).args(arguments).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
 }
 
 impl Drop for Worker {
