@@ -7,9 +7,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::layer::{self, Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use crate::engine::library::Search;
+use crate::log::{Levels, Log};
 use crate::serve::{self, Control, Settings};
 use crate::units::Seconds;
 
@@ -92,25 +97,44 @@ pub fn run() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let filter = variable("FOREBAY_LOG").and_then(|filter| filter.into_string().ok());
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(EnvFilter::new(filter.as_deref().unwrap_or("info")))
-        .init();
+    let log = begin_log(variable("FOREBAY_LOG").and_then(|words| words.into_string().ok()));
     std::panic::set_hook(Box::new(|panic| {
         // Where, not what: the message of a panic may quote the text that caused it.
         let place = panic.location().map(ToString::to_string);
         tracing::error!(place = place.as_deref().unwrap_or("unknown"), "a panic");
     }));
     let Verb::Serve(args) = cli.verb;
-    match serve::run(settings(args)) {
+    match serve::run(settings(args), log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             complain(&stop.message);
             ExitCode::from(stop.exit)
         }
     }
+}
+
+/// What decides which events are written.
+type Filter = Box<dyn layer::Filter<Registry> + Send + Sync>;
+
+/// Begins to log to stderr, as these words in the form of `RUST_LOG` ask for.
+fn begin_log(words: Option<String>) -> Log {
+    let filter = EnvFilter::new(words.as_deref().unwrap_or("info"));
+    let most = filter.max_level_hint().and_then(LevelFilter::into_level);
+    let silent = Levels {
+        error: false,
+        ..Levels::up_to(Level::ERROR)
+    };
+    let (filter, handle) = reload::Layer::new(Box::new(filter) as Filter);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_filter(filter);
+    tracing_subscriber::registry().with(lines).init();
+    Log::new(most.map_or(silent, Levels::up_to), move |levels| {
+        let filter: Filter = Box::new(filter_fn(move |event| levels.writes(event)));
+        // It fails only when nothing is logged any more.
+        let _ = handle.reload(filter);
+    })
 }
 
 fn settings(args: ServeArgs) -> Settings {

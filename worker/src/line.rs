@@ -19,6 +19,7 @@ pub use validate::Named;
 use crate::batch::Urgency;
 use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
+use crate::log::Log;
 use crate::observe::{Count, Ledger, Shown, Tally};
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
@@ -88,6 +89,8 @@ pub struct App {
     pub folder: PathBuf,
     /// What is counted of the models.
     pub ledger: Ledger,
+    /// What is written of the worker's own log.
+    pub log: Log,
     /// Where orders go; absent where the models are not the clients' to change.
     orders: Option<mpsc::UnboundedSender<Order>>,
     loaded: AtomicBool,
@@ -106,11 +109,17 @@ impl Drop for Live<'_> {
 
 impl App {
     /// An app without models yet.
-    pub fn new(folder: PathBuf, orders: Option<mpsc::UnboundedSender<Order>>, clock: Clock) -> App {
+    pub fn new(
+        folder: PathBuf,
+        orders: Option<mpsc::UnboundedSender<Order>>,
+        clock: Clock,
+        log: Log,
+    ) -> App {
         App {
             registry: Registry::default(),
             folder,
             ledger: Ledger::new(clock),
+            log,
             orders,
             loaded: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -329,11 +338,15 @@ pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, F
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+    use crate::log::Levels;
 
     #[test]
     fn ready_is_from_loaded_to_stopped() {
-        let app = App::new(PathBuf::new(), None, Clock::start());
+        let log = Log::new(Levels::up_to(Level::INFO), |_| ());
+        let app = App::new(PathBuf::new(), None, Clock::start(), log);
         let refused = app.ready().unwrap_err();
         assert_eq!(refused.kind, Kind::Loading);
         assert!(refused.retry_after.is_some());

@@ -24,10 +24,10 @@ use crate::api;
 use crate::clock::Clock;
 use crate::engine::library::Search;
 use crate::line::{App, Order};
+use crate::log::Log;
 use crate::repository::Found;
 use crate::units::Seconds;
 use keeper::Keeper;
-use load::Loader;
 
 /// How long requests may take to finish after the first signal.
 const DRAIN: Seconds = Seconds(60.0);
@@ -98,7 +98,7 @@ impl From<std::io::Error> for Stop {
 }
 
 /// Serves until a signal or a failure ends it.
-pub fn run(settings: Settings) -> Result<(), Stop> {
+pub fn run(settings: Settings, log: Log) -> Result<(), Stop> {
     let clock = Clock::start();
     let (found, loader) = load::prepare(&settings, clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -106,24 +106,34 @@ pub fn run(settings: Settings) -> Result<(), Stop> {
         .max_blocking_threads(settings.threads.max(2))
         .enable_all()
         .build()?;
-    runtime.block_on(serve(settings, found, loader, clock))
+    runtime.block_on(async {
+        let (give, orders) = mpsc::unbounded_channel();
+        let give = (settings.control == Control::Explicit).then_some(give);
+        let app = Arc::new(App::new(settings.models.clone(), give, clock, log));
+        let keeper = Keeper::new(Arc::clone(&app), loader);
+        serve(
+            &app,
+            &settings,
+            keep(&app, keeper, found, &settings, orders),
+        )
+        .await
+    })
 }
 
-async fn serve(settings: Settings, found: Found, loader: Loader, clock: Clock) -> Result<(), Stop> {
+/// Answers until told to stop, while models are kept.
+async fn serve(
+    app: &Arc<App>,
+    settings: &Settings,
+    keeping: impl Future<Output = Result<(), Stop>>,
+) -> Result<(), Stop> {
     let mut signals = Signals::listen()?;
     let (listener, address) = bind("--http", settings.http).await?;
     let (metrics, metrics_address) = bind("--metrics", settings.metrics).await?;
-    let (give, orders) = mpsc::unbounded_channel();
-    let give = (settings.control == Control::Explicit).then_some(give);
-    let app = Arc::new(App::new(settings.models.clone(), give, clock));
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = axum::serve(
-        listener.tap_io(without_delay),
-        api::router(Arc::clone(&app)),
-    )
-    .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
+    let server = axum::serve(listener.tap_io(without_delay), api::router(Arc::clone(app)))
+        .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
     // Metrics are told to the end, and end with it.
-    let metrics = axum::serve(metrics, api::metrics::router(Arc::clone(&app)));
+    let metrics = axum::serve(metrics, api::metrics::router(Arc::clone(app)));
     let server = async {
         tokio::select! {
             ended = server.into_future() => ended,
@@ -134,8 +144,7 @@ async fn serve(settings: Settings, found: Found, loader: Loader, clock: Clock) -
     tracing::info!("metrics on http://{metrics_address}/metrics");
     tracing::info!("listening on http://{address}");
 
-    let keeper = Keeper::new(Arc::clone(&app), loader);
-    let mut keeping = pin!(keep(&app, keeper, found, &settings, orders));
+    let mut keeping = pin!(keeping);
     loop {
         tokio::select! {
             kept = &mut keeping => kept?,
@@ -147,7 +156,7 @@ async fn serve(settings: Settings, found: Found, loader: Loader, clock: Clock) -
     tracing::info!("stopping: no new connections; a second signal ends at once");
     // The server holds the other end for as long as it runs.
     let _ = stop.send(());
-    drain(server, &mut signals, &app).await?;
+    drain(server, &mut signals, app).await?;
     // A load that runs can't be called off, and nobody needs its outcome any more.
     exit(0)
 }

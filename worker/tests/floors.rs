@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u8); 15] = [
+const FLOORS: [(&str, u8); 16] = [
     ("main", 10),
     ("cli", 9),
     ("serve", 8),
@@ -23,6 +23,7 @@ const FLOORS: [(&str, u8); 15] = [
     ("clock", 2),
     ("tensor", 2),
     ("fault", 2),
+    ("log", 2),
     ("units", 1),
 ];
 const PURE: [&str; 4] = ["batch", "tensor", "units", "fault"];

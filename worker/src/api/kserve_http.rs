@@ -62,7 +62,7 @@ async fn server() -> Response {
     super::json(&json!({
         "name": "forebay-worker",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": ["model_configuration", "model_repository", "schedule_policy", "statistics"],
+        "extensions": ["model_configuration", "model_repository", "schedule_policy", "statistics", "trace", "logging"],
     }))
 }
 

@@ -6,6 +6,7 @@ mod kserve_http;
 pub mod metrics;
 mod openai;
 mod repository;
+mod settings;
 mod statistics;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(health))
         .merge(kserve_http::router())
         .merge(repository::router())
+        .merge(settings::router())
         .merge(statistics::router())
         .merge(openai::router())
         .fallback(no_route)

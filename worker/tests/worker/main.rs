@@ -11,5 +11,6 @@ mod kserve;
 mod library;
 mod process;
 mod repository;
+mod settings;
 mod statistics;
 mod support;

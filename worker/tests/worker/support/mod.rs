@@ -56,6 +56,15 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// The command that serves a folder of models on free ports.
+fn serve(models: &Path) -> Command {
+    let library = library();
+    let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
+    serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
+    serve.args(["--onnxruntime", library.to_str().unwrap()]);
+    serve
+}
+
 /// A worker that serves a folder of models. Killed when dropped.
 pub struct Worker {
     child: Child,
@@ -76,11 +85,14 @@ impl Worker {
 
     /// Starts on a free port and waits only until it listens.
     pub fn loading(models: &Path) -> Worker {
-        let library = library();
-        let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
-        serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
-        serve.args(["--onnxruntime", library.to_str().unwrap()]);
-        Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"))
+        Worker::spawn(serve(models).env("FOREBAY_LOG", "forebay_worker=debug"))
+    }
+
+    /// Starts with further arguments and what it logs by default, and waits until all models answer.
+    pub fn start_with(models: &Path, arguments: &[&str]) -> Worker {
+        let mut worker = Worker::spawn(serve(models).args(arguments));
+        worker.wait_for_line("ready");
+        worker
     }
 
     /// Starts this command and waits until it listens.
