@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::models::{put, put_plus, put_slow, slow_request};
 use crate::support::onnx::{Graph, Type};
-use crate::support::{Answer, PATIENCE, Worker, command, library, python};
+use crate::support::{Answer, PATIENCE, Worker, command, library, run_client};
 
 /// `y` = `x` plus a number, in rows of two.
 fn adder(number: f32) -> Graph {
@@ -74,14 +73,7 @@ fn tritonclient_is_content_with_the_repository() {
         "max_batch_size: 4 dynamic_batching { preferred_batch_size: 2 }",
     );
     let worker = Worker::start(models.path());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/triton_repository.py");
-    let output = Command::new(python())
-        .arg(script)
-        .arg(&worker.address)
-        .output();
-    let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    run_client("triton_repository.py", &worker.address);
 }
 
 #[test]
