@@ -22,10 +22,12 @@ pub enum Kind {
     MethodNotAllowed,
     /// The body is over the limit.
     BodyTooLarge,
-    /// The body is compressed.
+    /// The body is compressed in a way that is not read here.
     UnsupportedEncoding,
     /// The answer holds NaN or Infinity, which JSON can't say.
     NotFinite,
+    /// Part of the protocol, and not done here.
+    NotServed,
     /// The engine failed on a request that was well formed.
     EngineFailed,
     /// The models are still loading.
@@ -49,6 +51,7 @@ impl Kind {
             Kind::BodyTooLarge => (413, "body_too_large"),
             Kind::UnsupportedEncoding => (415, "unsupported_encoding"),
             Kind::NotFinite => (422, "not_finite"),
+            Kind::NotServed => (501, "not_served"),
             Kind::EngineFailed => (500, "engine_failed"),
             Kind::Loading => (503, "loading"),
             Kind::Busy => (503, "busy"),

@@ -1,6 +1,7 @@
 //! The path of a request, whichever front door it came through: look the model up, validate, tokenise where there is
 //! text, submit to the model's thread, post-process. The front doors only parse and render.
 
+mod classes;
 mod embed;
 mod registry;
 mod validate;
@@ -14,13 +15,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use embed::{Embedded, Embedder, Inputs};
 pub use registry::{Registry, Standing};
-pub use validate::Named;
+pub use validate::{Form, Named, Wanted};
 
 use crate::batch::Urgency;
 use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
 use crate::log::Log;
 use crate::observe::{Count, Ledger, Shown, Tally};
+use crate::repository::Labels;
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
 use crate::units::{ModelName, Seconds};
@@ -39,6 +41,8 @@ pub struct Model {
     pub signature: Signature,
     /// The most rows of a request, where the configuration says so; 0 = it has no rows.
     pub most_rows: Option<usize>,
+    /// What the values of its outputs stand for.
+    pub labels: Labels,
     /// The configuration, as KServe's `/config` shows it.
     pub document: Value,
     /// What computes it.
@@ -68,9 +72,22 @@ pub struct InferRequest {
     /// In any order.
     pub inputs: Vec<Named>,
     /// Empty = all.
-    pub outputs: Vec<String>,
+    pub outputs: Vec<Wanted>,
+    /// How outputs are wanted where none is named.
+    pub form: Form,
     /// How soon.
     pub urgency: Urgency,
+}
+
+/// An output as it is given.
+#[derive(Debug, PartialEq)]
+pub struct Output {
+    /// Its name.
+    pub name: String,
+    /// Its values, or its classes where those were wanted.
+    pub tensor: Tensor,
+    /// Whether bytes were wanted.
+    pub binary: bool,
 }
 
 /// A change to the models that a client or a signal asks for; `serve.rs` carries it out, one after the other.
@@ -222,8 +239,8 @@ impl App {
 }
 
 impl Model {
-    /// Tensors through the model: the wanted outputs, each with its name.
-    pub async fn infer(&self, request: InferRequest) -> Result<Vec<Named>, Fault> {
+    /// Tensors through the model: the wanted outputs in the order they were asked for.
+    pub async fn infer(&self, request: InferRequest) -> Result<Vec<Output>, Fault> {
         let mut count = self.tally.begin();
         let outcome = self.infer_counted(request, &mut count).await;
         count.close(&outcome);
@@ -234,18 +251,16 @@ impl Model {
         &self,
         request: InferRequest,
         count: &mut Count,
-    ) -> Result<Vec<Named>, Fault> {
+    ) -> Result<Vec<Output>, Fault> {
         let inputs = validate::inputs(&self.signature, request.inputs)?;
-        let wanted = validate::outputs(&self.signature, &request.outputs)?;
+        let wanted = validate::outputs(&self.signature, request.outputs, request.form)?;
         validate::rows(self.most_rows, &inputs)?;
-        let run = self.run(inputs, wanted.clone(), request.urgency, count);
+        let places = wanted.iter().map(|(place, _)| *place).collect();
+        let run = self.run(inputs, places, request.urgency, count);
         let outputs = run.await?;
-        let name = |&index: &usize| self.signature.outputs[index].name.clone();
-        wanted
-            .iter()
-            .map(name)
-            .zip(outputs)
-            .map(|(name, tensor)| finite(Named { name, tensor }))
+        let given = wanted.into_iter().zip(outputs);
+        given
+            .map(|((place, form), tensor)| self.give(place, form, tensor))
             .collect()
     }
 
@@ -273,6 +288,36 @@ impl Model {
             fallback: self.device.fallback,
             cached: false,
         }
+    }
+
+    /// An output in the form it is wanted in.
+    fn give(&self, place: usize, form: Form, tensor: Tensor) -> Result<Output, Fault> {
+        let name = self.signature.outputs[place].name.clone();
+        let tensor = match form.classes {
+            None => tensor,
+            Some(count) => {
+                let labels = self.labels.get(&name).map_or(&[][..], Vec::as_slice);
+                let given = classes::highest(&tensor, self.has_rows(), count, labels);
+                let failed = || {
+                    Fault::new(
+                        Kind::EngineFailed,
+                        format!("output `{name}` has no classes"),
+                    )
+                };
+                given.ok_or_else(failed)?
+            }
+        };
+        let binary = form.binary;
+        Ok(Output {
+            name,
+            tensor,
+            binary,
+        })
+    }
+
+    /// Whether the first axis of its tensors counts rows that have nothing to do with each other.
+    pub fn has_rows(&self) -> bool {
+        self.signature.batches() && self.most_rows != Some(0)
     }
 
     /// Texts through an embedding model. `dimensions` is the length of vector that the client insists on, if any.
@@ -306,21 +351,6 @@ impl Model {
     }
 }
 
-/// JSON has no NaN and no Infinity; Triton writes them bare, which no strict reader takes.
-fn finite(output: Named) -> Result<Named, Fault> {
-    let finite = match output.tensor.elements() {
-        Elements::Fp32(values) => values.iter().all(|value| value.is_finite()),
-        Elements::Fp64(values) => values.iter().all(|value| value.is_finite()),
-        _ => true,
-    };
-    if !finite {
-        let name = &output.name;
-        let problem = format!("output `{name}` holds NaN or Infinity, which JSON can't carry");
-        return Err(Fault::new(Kind::NotFinite, problem));
-    }
-    Ok(output)
-}
-
 /// A tensor from what a client sent, if its shape and its number of elements agree.
 pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, Fault> {
     let misfit =
@@ -329,10 +359,10 @@ pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, F
     let sizes = sizes.map_err(|_| misfit("expected sizes of at least 1".into()))?;
     let count = elements.len();
     let Some(volume) = volume(&sizes) else {
-        let beyond = format!("expected as many elements as `data` holds, which is {count}");
+        let beyond = format!("expected as many elements as came, which is {count}");
         return Err(misfit(beyond));
     };
-    let unequal = || misfit(format!("expected {volume} elements in `data`, not {count}"));
+    let unequal = || misfit(format!("expected {volume} elements, not {count}"));
     Tensor::new(sizes, elements).ok_or_else(unequal)
 }
 

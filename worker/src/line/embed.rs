@@ -92,7 +92,12 @@ impl Embedder {
             return Err(failed("the engine gave no output".to_owned()));
         };
         let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
-        vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)
+        let vectors = vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)?;
+        if vectors.iter().flatten().all(|value| value.is_finite()) {
+            return Ok(vectors);
+        }
+        let problem = "the model gave a vector with NaN or Infinity, which JSON can't carry";
+        Err(Fault::new(Kind::NotFinite, problem))
     }
 
     /// The token ids of every input.

@@ -81,6 +81,8 @@ pub struct Declared {
     pub dims: Vec<i64>,
     /// The axes that the graph sees instead.
     pub reshape: Option<Vec<i64>>,
+    /// The file that names what its values stand for, one a line.
+    pub labels: Option<String>,
 }
 
 /// Which versions are served.

@@ -129,6 +129,7 @@ impl Loader {
             platform,
             signature,
             most_rows: config.max_batch_size,
+            labels: plan.labels.clone(),
             document: config.document.clone(),
             device: CPU,
             load: self.clock.now() - start,

@@ -1,7 +1,6 @@
-"""tritonclient's statistics of a worker that serves `plus` and `tiny`, and its metrics: usage FILE ADDRESS METRICS."""
+"""tritonclient's statistics of a worker that serves `plus` and `tiny`: usage FILE ADDRESS."""
 
 import sys
-import urllib.request
 
 import numpy
 import tritonclient.http as triton
@@ -28,7 +27,4 @@ assert [one["batch_size"] for one in stats[0]["batch_stats"]] == [1, 3], stats
 assert client.get_inference_statistics("plus")["model_stats"] == stats
 both = client.get_inference_statistics()["model_stats"]
 assert [one["name"] for one in both] == ["plus", "tiny"], both
-
-text = urllib.request.urlopen(f"http://{sys.argv[2]}/metrics").read().decode()
-assert 'nv_inference_count{model="plus",version="1"} 5' in text, text
 print("ok")

@@ -54,7 +54,7 @@ fn tritonclient_is_content_with_the_repository() {
         "max_batch_size: 4 dynamic_batching { preferred_batch_size: 2 }",
     );
     let worker = Worker::start(models.path());
-    run_client("triton_repository.py", &[&worker.address]);
+    run_client("triton_repository.py", &worker.address);
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn tritonclient_reads_and_changes_the_settings() {
     let models = tempfile::tempdir().unwrap();
     put_plus(models.path());
     let worker = Worker::start_with(models.path(), &[]);
-    run_client("triton_settings.py", &[&worker.address]);
+    run_client("triton_settings.py", &worker.address);
 }
 
 #[test]

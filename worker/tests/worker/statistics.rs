@@ -49,7 +49,7 @@ fn tritonclient_reads_the_statistics() {
     put_plus(models.path());
     put_embedding(models.path(), "tiny", "");
     let worker = Worker::start(models.path());
-    run_client("triton_statistics.py", &[&worker.address, &worker.metrics]);
+    run_client("triton_statistics.py", &worker.address);
 }
 
 #[test]

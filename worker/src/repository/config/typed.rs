@@ -167,7 +167,6 @@ impl TypedTensor {
             ("optional", self.optional),
             ("allow_ragged_batch", self.allow_ragged_batch),
             ("is_shape_tensor", self.is_shape_tensor),
-            ("label_filename", !self.label_filename.is_empty()),
         ];
         let given = ignored.iter().filter(|(_, given)| *given);
         warnings.extend(given.map(|(field, _)| format!("{field} of `{name}` is ignored")));
@@ -189,6 +188,7 @@ impl TypedTensor {
             datatype,
             dims: self.dims,
             reshape,
+            labels: (!self.label_filename.is_empty()).then_some(self.label_filename),
         })
     }
 }

@@ -39,6 +39,19 @@ fn python() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/bin/python")
 }
 
+/// Runs a script of `tests/clients` against an address; it says what it misses and fails, or ends well.
+pub fn run_client(script: &str, address: &str) {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    let mut client = Command::new(python());
+    let output = client
+        .arg(scripts.join(script))
+        .arg(address)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+}
+
 /// A golden file shared with the proxy's tests.
 pub fn wire(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wire");
@@ -215,17 +228,6 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a Python script of `tests/clients` to its end, which must be a good one.
-pub fn run_client(script: &str, arguments: &[&str]) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/clients")
-        .join(script);
-    let output = Command::new(python()).arg(script).args(arguments).output();
-    let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-}
-
 impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -242,12 +244,14 @@ impl Exchange {
     pub fn finish(mut self) -> Answer {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let bytes_of_body = end.map_or_else(Vec::new, |end| bytes.split_off(end + 4));
+        let head = String::from_utf8(bytes).unwrap();
         Answer {
             status: head.get(9..12).unwrap_or("0").parse().unwrap(),
             head: head.to_ascii_lowercase(),
-            body: body.to_owned(),
+            body: String::from_utf8_lossy(&bytes_of_body).into_owned(),
+            bytes: bytes_of_body,
         }
     }
 }
@@ -257,10 +261,28 @@ impl Exchange {
 pub struct Answer {
     pub status: u16,
     pub head: String,
+    /// The body as text, with marks where it is none.
     pub body: String,
+    /// The body as it came.
+    pub bytes: Vec<u8>,
 }
 
 impl Answer {
+    /// The value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find_map(|(named, value)| (named == name).then_some(value))
+    }
+
+    /// The body's JSON and the bytes after it, of an answer with binary tensors.
+    pub fn parts(&self) -> (Value, &[u8]) {
+        let length = self.header("inference-header-content-length");
+        let length = length.and_then(|length| length.parse().ok());
+        let (json, bytes) = self.bytes.split_at(length.unwrap_or(self.bytes.len()));
+        let json = serde_json::from_slice(json);
+        (json.unwrap_or_else(|_| panic!("no JSON: {self:?}")), bytes)
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
