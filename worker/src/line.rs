@@ -1,6 +1,7 @@
 //! The path of a request, whichever front door it came through: look the model up, validate, tokenise where there is
 //! text, submit to the model's thread, post-process. The front doors only parse and render.
 
+mod cached;
 mod classes;
 mod embed;
 mod registry;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use cached::Keeping;
 pub use embed::{Embedded, Embedder, Inputs};
 pub use registry::{Registry, Standing};
 pub use validate::{Form, Named, Wanted};
@@ -51,6 +53,8 @@ pub struct Model {
     pub load: Seconds,
     /// What is counted of it.
     pub tally: Arc<Tally>,
+    /// Where its answers are kept, if they are.
+    pub keeping: Option<Keeping>,
     /// The threads that run it.
     pub runner: Runner,
     /// Present when it embeds texts.
@@ -264,8 +268,22 @@ impl Model {
             .collect()
     }
 
-    /// Inputs that fit, through the engine.
+    /// Inputs that fit, to their outputs.
     async fn run(
+        &self,
+        inputs: Vec<Tensor>,
+        wanted: Vec<usize>,
+        urgency: Urgency,
+        count: &mut Count,
+    ) -> Result<Vec<Tensor>, Fault> {
+        match &self.keeping {
+            Some(keeping) => cached::run(self, keeping, (inputs, wanted), urgency, count).await,
+            None => self.compute(inputs, wanted, urgency, count).await,
+        }
+    }
+
+    /// Inputs that fit, through the engine.
+    async fn compute(
         &self,
         inputs: Vec<Tensor>,
         wanted: Vec<usize>,
@@ -286,7 +304,7 @@ impl Model {
             load: self.load,
             device: self.device.name,
             fallback: self.device.fallback,
-            cached: false,
+            cached: self.keeping.is_some(),
         }
     }
 

@@ -73,6 +73,13 @@ impl Embedder {
         Ok(embedder)
     }
 
+    /// Runs a batch of so many texts, for the engine to get warm by.
+    pub fn warm(&self, engine: &mut dyn Engine, rows: usize) -> Result<(), String> {
+        let words = vec![self.reader.read("word")?; rows];
+        let outputs = engine.run(&self.inputs(&words), &[self.output]);
+        outputs.map(drop).map_err(|fault| fault.message)
+    }
+
     /// How long the vectors are.
     pub fn width(&self) -> usize {
         self.width

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use ort::environment::Environment;
 
+use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Device, Embedder, Model};
+use crate::line::{Device, Embedder, Keeping, Model};
 use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
+use crate::serve::warm_up::{warm_up, warm_up_rows};
 use crate::serve::{Control, Settings, Stop};
 
 /// What every model is loaded with.
@@ -24,6 +26,8 @@ pub struct Loader {
     /// The machine's threads, shared out among a model's instances.
     threads: usize,
     clock: Clock,
+    /// Where answers are kept; absent where none are to be.
+    cache: Option<Arc<Cache>>,
 }
 
 /// The one device of this version.
@@ -68,6 +72,7 @@ pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Sto
                 environment: environment.map(|(environment, _)| environment),
                 threads: settings.threads,
                 clock,
+                cache: (settings.cache > 0).then(|| Arc::new(Cache::new(settings.cache))),
             };
             Ok((found, loader))
         }
@@ -111,6 +116,15 @@ impl Loader {
             Kind::Tensor => None,
             Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
         };
+        for engine in &mut engines {
+            warm_up(engine.as_mut(), plan)?;
+            for &rows in &plan.warmup {
+                match &embedder {
+                    Some(embedder) => embedder.warm(engine.as_mut(), rows)?,
+                    None => warm_up_rows(engine.as_mut(), rows)?,
+                }
+            }
+        }
         let limits = config.limits.clone();
         let tally = ledger.tally(&plan.name, version.version);
         let runner = Runner::start(engines, limits, self.clock, Arc::clone(&tally))
@@ -133,9 +147,29 @@ impl Loader {
             document: config.document.clone(),
             device: CPU,
             load: self.clock.now() - start,
+            keeping: self.keeping(plan),
             tally,
             runner,
             embedder,
+        })
+    }
+
+    /// Where the answers of this load of a model are kept, if they are.
+    fn keeping(&self, plan: &ModelPlan) -> Option<Keeping> {
+        if !plan.config.cached {
+            return None;
+        }
+        let Some(cache) = &self.cache else {
+            let model = plan.name.as_str();
+            tracing::warn!(
+                model,
+                "config.pbtxt: response_cache is ignored: --cache-bytes is 0"
+            );
+            return None;
+        };
+        Some(Keeping {
+            load: cache.load(),
+            cache: Arc::clone(cache),
         })
     }
 

@@ -6,6 +6,7 @@
     reason = "a test that meets the unexpected should say so and stop"
 )]
 
+mod cache;
 mod embeddings;
 mod kserve;
 mod library;
@@ -14,3 +15,4 @@ mod repository;
 mod settings;
 mod statistics;
 mod support;
+mod warm_up;

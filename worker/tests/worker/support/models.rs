@@ -45,6 +45,11 @@ pub fn put(models: &Path, name: &str, graph: Graph) {
     fs::write(version.join("model.onnx"), graph.model()).unwrap();
 }
 
+/// Gives a model its `config.pbtxt`.
+pub fn configure(models: &Path, name: &str, text: &str) {
+    fs::write(models.join(name).join("config.pbtxt"), text).unwrap();
+}
+
 /// `sum` = a + b and `difference` = a - b, both of 2 columns.
 pub fn put_plus(models: &Path) {
     let axes = ["batch", "2"];
