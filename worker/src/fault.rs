@@ -22,10 +22,12 @@ pub enum Kind {
     MethodNotAllowed,
     /// The body is over the limit.
     BodyTooLarge,
-    /// The body is compressed.
+    /// The body is compressed in a way that is not read here.
     UnsupportedEncoding,
     /// The answer holds NaN or Infinity, which JSON can't say.
     NotFinite,
+    /// Part of the protocol, and not done here.
+    NotServed,
     /// The engine failed on a request that was well formed.
     EngineFailed,
     /// The models are still loading.
@@ -49,6 +51,7 @@ impl Kind {
             Kind::BodyTooLarge => (413, "body_too_large"),
             Kind::UnsupportedEncoding => (415, "unsupported_encoding"),
             Kind::NotFinite => (422, "not_finite"),
+            Kind::NotServed => (501, "not_served"),
             Kind::EngineFailed => (500, "engine_failed"),
             Kind::Loading => (503, "loading"),
             Kind::Busy => (503, "busy"),
@@ -62,9 +65,51 @@ impl Kind {
         self.row().0
     }
 
+    /// How it counts among a model's failures.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Kind::Busy | Kind::QueueTimeout => Reason::Rejected,
+            Kind::EngineFailed => Reason::Backend,
+            _ => Reason::Other,
+        }
+    }
+
     /// The label, as `code` of an OpenAI error object.
     pub const fn label(self) -> &'static str {
         self.row().1
+    }
+}
+
+/// Triton's reasons why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It would have waited, or has waited, for too long.
+    Rejected,
+    /// Its client left.
+    Canceled,
+    /// The engine failed.
+    Backend,
+    /// Anything else: mostly a request that does not fit the model.
+    Other,
+}
+
+impl Reason {
+    /// All of them, each at its own place.
+    pub const ALL: [Reason; 4] = [
+        Reason::Rejected,
+        Reason::Canceled,
+        Reason::Backend,
+        Reason::Other,
+    ];
+
+    /// Triton's name for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Reason::Rejected => "REJECTED",
+            Reason::Canceled => "CANCELED",
+            Reason::Backend => "BACKEND",
+            Reason::Other => "OTHER",
+        }
     }
 }
 

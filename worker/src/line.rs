@@ -1,6 +1,8 @@
 //! The path of a request, whichever front door it came through: look the model up, validate, tokenise where there is
 //! text, submit to the model's thread, post-process. The front doors only parse and render.
 
+mod cached;
+mod classes;
 mod embed;
 mod registry;
 mod validate;
@@ -12,12 +14,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use cached::Keeping;
 pub use embed::{Embedded, Embedder, Inputs};
 pub use registry::{Registry, Standing};
-pub use validate::Named;
+pub use validate::{Form, Named, Wanted};
 
 use crate::batch::Urgency;
+use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
+use crate::log::Log;
+use crate::observe::{Count, Ledger, Shown, Tally};
+use crate::repository::Labels;
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
 use crate::units::{ModelName, Seconds};
@@ -36,12 +43,31 @@ pub struct Model {
     pub signature: Signature,
     /// The most rows of a request, where the configuration says so; 0 = it has no rows.
     pub most_rows: Option<usize>,
+    /// What the values of its outputs stand for.
+    pub labels: Labels,
     /// The configuration, as KServe's `/config` shows it.
     pub document: Value,
+    /// What computes it.
+    pub device: Device,
+    /// How long loading took.
+    pub load: Seconds,
+    /// What is counted of it.
+    pub tally: Arc<Tally>,
+    /// Where its answers are kept, if they are.
+    pub keeping: Option<Keeping>,
     /// The threads that run it.
     pub runner: Runner,
     /// Present when it embeds texts.
     pub embedder: Option<Arc<Embedder>>,
+}
+
+/// What computes a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether another one was asked for.
+    pub fallback: bool,
 }
 
 /// Tensors to run through a model.
@@ -50,9 +76,22 @@ pub struct InferRequest {
     /// In any order.
     pub inputs: Vec<Named>,
     /// Empty = all.
-    pub outputs: Vec<String>,
+    pub outputs: Vec<Wanted>,
+    /// How outputs are wanted where none is named.
+    pub form: Form,
     /// How soon.
     pub urgency: Urgency,
+}
+
+/// An output as it is given.
+#[derive(Debug, PartialEq)]
+pub struct Output {
+    /// Its name.
+    pub name: String,
+    /// Its values, or its classes where those were wanted.
+    pub tensor: Tensor,
+    /// Whether bytes were wanted.
+    pub binary: bool,
 }
 
 /// A change to the models that a client or a signal asks for; `serve.rs` carries it out, one after the other.
@@ -69,6 +108,10 @@ pub struct App {
     pub registry: Registry,
     /// Where models come from.
     pub folder: PathBuf,
+    /// What is counted of the models.
+    pub ledger: Ledger,
+    /// What is written of the worker's own log.
+    pub log: Log,
     /// Where orders go; absent where the models are not the clients' to change.
     orders: Option<mpsc::UnboundedSender<Order>>,
     loaded: AtomicBool,
@@ -87,10 +130,17 @@ impl Drop for Live<'_> {
 
 impl App {
     /// An app without models yet.
-    pub fn new(folder: PathBuf, orders: Option<mpsc::UnboundedSender<Order>>) -> App {
+    pub fn new(
+        folder: PathBuf,
+        orders: Option<mpsc::UnboundedSender<Order>>,
+        clock: Clock,
+        log: Log,
+    ) -> App {
         App {
             registry: Registry::default(),
             folder,
+            ledger: Ledger::new(clock),
+            log,
             orders,
             loaded: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -151,6 +201,29 @@ impl App {
         self.registry.find(name, version)
     }
 
+    /// The versions that answer: of every model, of one, or a single one.
+    pub fn versions(
+        &self,
+        name: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Vec<Arc<Model>>, Fault> {
+        let Some(name) = name else {
+            self.answering()?;
+            return Ok(self.registry.every(|_| true));
+        };
+        let found = self.model(name, version)?;
+        match version {
+            Some(_) => Ok(vec![found]),
+            None => Ok(self.registry.every(|model| model.as_str() == name)),
+        }
+    }
+
+    /// What there is to tell of every version that answers; nothing while they load.
+    pub fn shown(&self) -> Vec<Shown> {
+        let models = self.registry.every(|_| true);
+        models.iter().map(|model| model.shown()).collect()
+    }
+
     /// Carries an order out and says how it went.
     pub async fn order(
         &self,
@@ -170,20 +243,99 @@ impl App {
 }
 
 impl Model {
-    /// Tensors through the model: the wanted outputs, each with its name.
-    pub async fn infer(&self, request: InferRequest) -> Result<Vec<Named>, Fault> {
+    /// Tensors through the model: the wanted outputs in the order they were asked for.
+    pub async fn infer(&self, request: InferRequest) -> Result<Vec<Output>, Fault> {
+        let mut count = self.tally.begin();
+        let outcome = self.infer_counted(request, &mut count).await;
+        count.close(&outcome);
+        outcome
+    }
+
+    async fn infer_counted(
+        &self,
+        request: InferRequest,
+        count: &mut Count,
+    ) -> Result<Vec<Output>, Fault> {
         let inputs = validate::inputs(&self.signature, request.inputs)?;
-        let wanted = validate::outputs(&self.signature, &request.outputs)?;
+        let wanted = validate::outputs(&self.signature, request.outputs, request.form)?;
         validate::rows(self.most_rows, &inputs)?;
-        let run = self.runner.run(inputs, wanted.clone(), request.urgency);
+        let places = wanted.iter().map(|(place, _)| *place).collect();
+        let run = self.run(inputs, places, request.urgency, count);
         let outputs = run.await?;
-        let name = |&index: &usize| self.signature.outputs[index].name.clone();
-        wanted
-            .iter()
-            .map(name)
-            .zip(outputs)
-            .map(|(name, tensor)| finite(Named { name, tensor }))
+        let given = wanted.into_iter().zip(outputs);
+        given
+            .map(|((place, form), tensor)| self.give(place, form, tensor))
             .collect()
+    }
+
+    /// Inputs that fit, to their outputs.
+    async fn run(
+        &self,
+        inputs: Vec<Tensor>,
+        wanted: Vec<usize>,
+        urgency: Urgency,
+        count: &mut Count,
+    ) -> Result<Vec<Tensor>, Fault> {
+        match &self.keeping {
+            Some(keeping) => cached::run(self, keeping, (inputs, wanted), urgency, count).await,
+            None => self.compute(inputs, wanted, urgency, count).await,
+        }
+    }
+
+    /// Inputs that fit, through the engine.
+    async fn compute(
+        &self,
+        inputs: Vec<Tensor>,
+        wanted: Vec<usize>,
+        urgency: Urgency,
+        count: &mut Count,
+    ) -> Result<Vec<Tensor>, Fault> {
+        let ran = self.runner.run(inputs, wanted, urgency).await?;
+        count.ran(ran.rows, ran.spans);
+        Ok(ran.outputs)
+    }
+
+    fn shown(&self) -> Shown {
+        Shown {
+            name: self.name.clone(),
+            version: self.version,
+            numbers: self.tally.numbers(),
+            pending: self.runner.pending(),
+            load: self.load,
+            device: self.device.name,
+            fallback: self.device.fallback,
+            cached: self.keeping.is_some(),
+        }
+    }
+
+    /// An output in the form it is wanted in.
+    fn give(&self, place: usize, form: Form, tensor: Tensor) -> Result<Output, Fault> {
+        let name = self.signature.outputs[place].name.clone();
+        let tensor = match form.classes {
+            None => tensor,
+            Some(count) => {
+                let labels = self.labels.get(&name).map_or(&[][..], Vec::as_slice);
+                let given = classes::highest(&tensor, self.has_rows(), count, labels);
+                let failed = || {
+                    Fault::new(
+                        Kind::EngineFailed,
+                        format!("output `{name}` has no classes"),
+                    )
+                };
+                given.ok_or_else(failed)?
+            }
+        };
+        let binary = form.binary;
+        Ok(Output {
+            name,
+            tensor,
+            binary,
+        })
+    }
+
+    /// Whether the first axis of its tensors counts rows that have nothing to do with each other.
+    pub fn has_rows(&self) -> bool {
+        self.signature.batches() && self.most_rows != Some(0)
     }
 
     /// Texts through an embedding model. `dimensions` is the length of vector that the client insists on, if any.
@@ -191,6 +343,18 @@ impl Model {
         &self,
         inputs: Inputs,
         dimensions: Option<usize>,
+    ) -> Result<Embedded, Fault> {
+        let mut count = self.tally.begin();
+        let outcome = self.embed_counted(inputs, dimensions, &mut count).await;
+        count.close(&outcome);
+        outcome
+    }
+
+    async fn embed_counted(
+        &self,
+        inputs: Inputs,
+        dimensions: Option<usize>,
+        count: &mut Count,
     ) -> Result<Embedded, Fault> {
         let Some(embedder) = &self.embedder else {
             let problem = format!("model `{}` is not an embedding model", self.name);
@@ -201,23 +365,8 @@ impl Model {
             let problem = format!("this model gives {width} dimensions, not {asked}");
             return Err(Fault::bad(problem).param("dimensions"));
         }
-        embed::embed(self, embedder, inputs).await
+        embed::embed(self, embedder, inputs, count).await
     }
-}
-
-/// JSON has no NaN and no Infinity; Triton writes them bare, which no strict reader takes.
-fn finite(output: Named) -> Result<Named, Fault> {
-    let finite = match output.tensor.elements() {
-        Elements::Fp32(values) => values.iter().all(|value| value.is_finite()),
-        Elements::Fp64(values) => values.iter().all(|value| value.is_finite()),
-        _ => true,
-    };
-    if !finite {
-        let name = &output.name;
-        let problem = format!("output `{name}` holds NaN or Infinity, which JSON can't carry");
-        return Err(Fault::new(Kind::NotFinite, problem));
-    }
-    Ok(output)
 }
 
 /// A tensor from what a client sent, if its shape and its number of elements agree.
@@ -228,20 +377,24 @@ pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, F
     let sizes = sizes.map_err(|_| misfit("expected sizes of at least 1".into()))?;
     let count = elements.len();
     let Some(volume) = volume(&sizes) else {
-        let beyond = format!("expected as many elements as `data` holds, which is {count}");
+        let beyond = format!("expected as many elements as came, which is {count}");
         return Err(misfit(beyond));
     };
-    let unequal = || misfit(format!("expected {volume} elements in `data`, not {count}"));
+    let unequal = || misfit(format!("expected {volume} elements, not {count}"));
     Tensor::new(sizes, elements).ok_or_else(unequal)
 }
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+    use crate::log::Levels;
 
     #[test]
     fn ready_is_from_loaded_to_stopped() {
-        let app = App::new(PathBuf::new(), None);
+        let log = Log::new(Levels::up_to(Level::INFO), |_| ());
+        let app = App::new(PathBuf::new(), None, Clock::start(), log);
         let refused = app.ready().unwrap_err();
         assert_eq!(refused.kind, Kind::Loading);
         assert!(refused.retry_after.is_some());

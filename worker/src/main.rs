@@ -6,11 +6,14 @@
 
 mod api;
 mod batch;
+mod cache;
 mod cli;
 mod clock;
 mod engine;
 mod fault;
 mod line;
+mod log;
+mod observe;
 mod repository;
 mod runner;
 mod serve;

@@ -8,37 +8,57 @@
 //! A request whose time in line is over is answered at that moment, by a timer of its own. (Triton 2.51 notices when
 //! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.)
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod instance;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use crate::batch::{Batcher, Item, Limits, Next, Urgency};
+use crate::batch::{Batcher, Item, Limits, Order, Urgency};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
+use crate::observe::{Spans, Tally};
 use crate::tensor::Tensor;
 use crate::units::Seconds;
 
 /// What a run gives: the wanted outputs, in order.
 type Outcome = Result<Vec<Tensor>, Fault>;
 
+/// What a request gets: its outputs, the rows that were computed for it, and where its time went.
+#[derive(Debug, PartialEq)]
+pub struct Ran {
+    /// The wanted outputs, in order.
+    pub outputs: Vec<Tensor>,
+    /// Its rows.
+    pub rows: usize,
+    /// Its time; of a run that it shared, all of it.
+    pub spans: Spans,
+}
+
 struct Job {
     inputs: Vec<Tensor>,
     wanted: Vec<usize>,
-    reply: oneshot::Sender<Outcome>,
+    since: Seconds,
+    reply: oneshot::Sender<Result<Ran, Fault>>,
 }
+
+/// A request and what becomes of it.
+type Answer = (Job, Result<Ran, Fault>);
 
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
     clock: Clock,
+    tally: Arc<Tally>,
 }
 
 struct State {
     batcher: Batcher<Job>,
+    /// Present where answers leave in order.
+    order: Option<Order<Answer>>,
     stopping: bool,
 }
 
@@ -55,16 +75,20 @@ impl Runner {
         engines: Vec<Box<dyn Engine>>,
         limits: Limits,
         clock: Clock,
+        tally: Arc<Tally>,
     ) -> std::io::Result<Runner> {
         let batches = engines.iter().all(|engine| engine.signature().batches());
         let rows = if batches { limits.rows } else { 1 };
+        let order = limits.ordered.then(Order::new);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 batcher: Batcher::new(Limits { rows, ..limits }),
+                order,
                 stopping: false,
             }),
             wake: Condvar::new(),
             clock,
+            tally,
         });
         let mut runner = Runner {
             shared,
@@ -74,21 +98,28 @@ impl Runner {
         for engine in engines {
             let theirs = Arc::clone(&runner.shared);
             let thread = std::thread::Builder::new().name("model".into());
-            let thread = thread.spawn(move || work(&theirs, engine, batches))?;
+            let thread = thread.spawn(move || instance::work(&theirs, engine, batches))?;
             runner.threads.push(thread);
         }
         Ok(runner)
     }
 
     /// Runs these inputs, now or in turn. Dropping the future takes the request back unless it already runs.
-    pub async fn run(&self, inputs: Vec<Tensor>, wanted: Vec<usize>, urgency: Urgency) -> Outcome {
+    pub async fn run(
+        &self,
+        inputs: Vec<Tensor>,
+        wanted: Vec<usize>,
+        urgency: Urgency,
+    ) -> Result<Ran, Fault> {
         let (reply, mut answer) = oneshot::channel();
+        let now = self.shared.clock.now();
         let job = Job {
             inputs,
             wanted,
+            since: now,
             reply,
         };
-        let patience = self.submit(self.item(job, urgency))?;
+        let patience = self.submit(self.item(job, urgency), now)?;
         self.shared.wake.notify_one();
         let ended = |_| {
             let message = "the model's thread has ended";
@@ -108,8 +139,7 @@ impl Runner {
 
     /// Puts an item into the queue and says for how long it may wait. Requests whose clients have left count only as
     /// long as nobody needs their place.
-    fn submit(&self, item: Item<Job>) -> Result<Option<Seconds>, Fault> {
-        let now = self.shared.clock.now();
+    fn submit(&self, item: Item<Job>, now: Seconds) -> Result<Option<Seconds>, Fault> {
         let batcher = &mut self.shared.state.lock().batcher;
         let mut offered = batcher.offer(item, now);
         if let Err(item) = offered {
@@ -123,6 +153,22 @@ impl Runner {
                 Err(Fault::new(Kind::Busy, full).retry_after(comeback(batcher)))
             }
         }
+    }
+
+    /// How many wait for their run and are still wanted.
+    pub fn pending(&self) -> usize {
+        let state = self.shared.state.lock();
+        state.batcher.count(|job| !job.reply.is_closed())
+    }
+
+    /// How long such a request may wait for its run; absent = for ever.
+    pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
+        self.shared.state.lock().batcher.patience(urgency)
+    }
+
+    /// What a request is told that has waited for as long as it may.
+    pub fn overdue(&self) -> Fault {
+        waited_out(&self.shared.state.lock().batcher)
     }
 
     fn item(&self, job: Job, urgency: Urgency) -> Item<Job> {
@@ -149,19 +195,32 @@ impl Runner {
 }
 
 impl Shared {
+    /// Hands in the answers of a batch and lets those go whose turn it is. The lock is held until they have gone, so
+    /// that no later batch overtakes them.
+    fn release(&self, ticket: u64, answers: Vec<Answer>) {
+        let mut state = self.state.lock();
+        let order = state.order.as_mut();
+        for (job, outcome) in order.map_or_else(Vec::new, |order| order.done(ticket, answers)) {
+            answer_to(job, outcome);
+        }
+    }
+
     /// Refuses whoever has waited for too long.
     fn expire(&self, state: &mut State, now: Seconds) {
         let overdue = state.batcher.expire(now);
         if overdue.is_empty() {
             return;
         }
-        let message = "the request waited in line for as long as this model lets it";
-        let wait = comeback(&state.batcher);
-        let fault = Fault::new(Kind::QueueTimeout, message).retry_after(wait);
+        let fault = waited_out(&state.batcher);
         for job in overdue {
             answer_to(job, Err(fault.clone()));
         }
     }
+}
+
+fn waited_out(batcher: &Batcher<Job>) -> Fault {
+    let message = "the request waited in line for as long as this model lets it";
+    Fault::new(Kind::QueueTimeout, message).retry_after(comeback(batcher))
 }
 
 /// When it makes sense to ask again.
@@ -180,103 +239,8 @@ impl Drop for Runner {
     }
 }
 
-/// The thread: waits for a batch, runs it, until told to stop and nothing waits.
-fn work(shared: &Shared, mut engine: Box<dyn Engine>, batches: bool) {
-    while let Some(batch) = next_batch(shared) {
-        let batch: Vec<Item<Job>> = batch
-            .into_iter()
-            .filter(|item| !item.load.reply.is_closed())
-            .collect();
-        if batch.is_empty() {
-            continue;
-        }
-        let rows: usize = batch.iter().map(|item| item.rows).sum();
-        let work = batch.iter().map(|item| item.work).sum();
-        let items = batch.len();
-        tracing::debug!(items, rows, "a batch begins");
-        let start = shared.clock.now();
-        run_batch(engine.as_mut(), batch, batches);
-        let took = shared.clock.now() - start;
-        shared.state.lock().batcher.ran(rows, work, items, took);
-    }
-}
-
-fn next_batch(shared: &Shared) -> Option<Vec<Item<Job>>> {
-    let mut state = shared.state.lock();
-    loop {
-        let now = shared.clock.now();
-        shared.expire(&mut state, now);
-        match state.batcher.next(now) {
-            Next::Run(batch) => return Some(batch),
-            Next::WaitUntil(then) => {
-                shared.wake.wait_for(&mut state, (then - now).to_duration());
-            }
-            Next::Idle if state.stopping => return None,
-            Next::Idle => shared.wake.wait(&mut state),
-        }
-    }
-}
-
-fn run_batch(engine: &mut dyn Engine, batch: Vec<Item<Job>>, batches: bool) {
-    if batch.len() > 1
-        && let Some(answers) = run_joined(engine, &batch)
-    {
-        for (item, answer) in batch.into_iter().zip(answers) {
-            answer_to(item.load, Ok(answer));
-        }
-        return;
-    }
-    for item in batch {
-        let outcome = guarded(engine, &item.load.inputs, &item.load.wanted);
-        let outcome = match outcome {
-            Ok(outputs) if batches => same_rows(outputs, item.rows),
-            outcome => outcome,
-        };
-        answer_to(item.load, outcome);
-    }
-}
-
-/// Runs all at once and gives each its rows; `None` if that can't be done, for whatever reason.
-fn run_joined(engine: &mut dyn Engine, batch: &[Item<Job>]) -> Option<Vec<Vec<Tensor>>> {
-    let first = &batch.first()?.load;
-    let inputs: Option<Vec<Tensor>> = (0..first.inputs.len())
-        .map(|input| {
-            let parts = batch.iter().map(|item| item.load.inputs[input].clone());
-            Tensor::join(parts.collect())
-        })
-        .collect();
-    let outputs = guarded(engine, &inputs?, &first.wanted).ok()?;
-    let rows: Vec<usize> = batch.iter().map(|item| item.rows).collect();
-    let mut answers = vec![Vec::with_capacity(outputs.len()); batch.len()];
-    for output in outputs {
-        for (answer, part) in answers.iter_mut().zip(output.split(&rows)?) {
-            answer.push(part);
-        }
-    }
-    Some(answers)
-}
-
-/// The outputs, if each has as many rows as the request.
-fn same_rows(outputs: Vec<Tensor>, rows: usize) -> Outcome {
-    match outputs.iter().find(|output| output.rows() != rows) {
-        Some(output) => {
-            let given = output.rows();
-            let problem = format!("the model gave {given} rows for a request of {rows}");
-            Err(Fault::new(Kind::EngineFailed, problem))
-        }
-        None => Ok(outputs),
-    }
-}
-
-fn guarded(engine: &mut dyn Engine, inputs: &[Tensor], wanted: &[usize]) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| engine.run(inputs, wanted))).unwrap_or_else(|_| {
-        let message = "the engine panicked on this request";
-        Err(Fault::new(Kind::EngineFailed, message))
-    })
-}
-
 /// A client that left meanwhile does not hear it, which is as well.
-fn answer_to(job: Job, outcome: Outcome) {
+fn answer_to(job: Job, outcome: Result<Ran, Fault>) {
     let _ = job.reply.send(outcome);
 }
 
@@ -324,8 +288,13 @@ mod tests {
             nod: nods,
         };
         let engines: Vec<Box<dyn Engine>> = vec![Box::new(engine)];
-        let runner = Runner::start(engines, limits(waiting, None), Clock::start()).unwrap();
+        let runner = start(engines, limits(waiting, None));
         (runner, runs, nod)
+    }
+
+    fn start(engines: Vec<Box<dyn Engine>>, limits: Limits) -> Runner {
+        let clock = Clock::start();
+        Runner::start(engines, limits, clock, Arc::new(Tally::new(clock))).unwrap()
     }
 
     fn limits(waiting: usize, timeout: Option<Seconds>) -> Limits {
@@ -340,11 +309,18 @@ mod tests {
                 overdue: Overdue::Refuse,
             }],
             default_level: 0,
+            ordered: false,
         }
     }
 
     fn row(value: f32) -> Vec<Tensor> {
         vec![Tensor::new(vec![1, 1], Elements::Fp32(vec![value])).unwrap()]
+    }
+
+    /// Runs to the outputs.
+    async fn run(runner: &Runner, inputs: Vec<Tensor>) -> Outcome {
+        let ran = runner.run(inputs, vec![0], Urgency::default()).await;
+        ran.map(|ran| ran.outputs)
     }
 
     /// Begins a run whose future is kept, polled once so that it has been submitted.
@@ -353,7 +329,7 @@ mod tests {
         value: f32,
     ) -> std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> {
         let mut future: std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> =
-            Box::pin(runner.run(row(value), vec![0], Urgency::default()));
+            Box::pin(run(runner, row(value)));
         let waker = std::task::Waker::noop();
         let polled = future
             .as_mut()
@@ -381,6 +357,34 @@ mod tests {
         assert_eq!(wait(first).unwrap(), row(1.0));
         let [second, third] = others.map(|future| wait(future).unwrap());
         assert_eq!((second, third), (row(2.0), row(3.0)));
+    }
+
+    #[test]
+    fn a_shared_run_is_counted_once_and_its_time_for_each() {
+        let (runner, runs, nod) = scripted(10);
+        let first = begin(&runner, 1.0);
+        assert_eq!(runs.recv().unwrap(), 1);
+        let shared = [2.0, 3.0].map(|value| {
+            let mut future = Box::pin(runner.run(row(value), vec![0], Urgency::default()));
+            let waker = std::task::Waker::noop();
+            let polled = future
+                .as_mut()
+                .poll(&mut std::task::Context::from_waker(waker));
+            assert!(polled.is_pending());
+            future
+        });
+        assert_eq!(runner.pending(), 2);
+        nod.send(()).unwrap();
+        nod.send(()).unwrap();
+        assert!(wait(first).is_ok());
+        let [second, third] = shared.map(|future| wait(future).unwrap());
+        assert_eq!((second.rows, third.rows), (1, 1));
+        assert_eq!(second.spans.infer, third.spans.infer);
+        assert!(second.spans.queue.0 > 0.0 && second.spans.infer.0 > 0.0);
+        let numbers = runner.shared.tally.numbers();
+        let sizes: Vec<usize> = numbers.batches.keys().copied().collect();
+        assert_eq!((numbers.executions, sizes), (2, vec![1, 2]));
+        assert_eq!(runner.pending(), 0);
     }
 
     #[test]
@@ -444,10 +448,7 @@ mod tests {
     }
 
     /// An engine that says when it begins and ends when it is told to; how many run at once is seen by who has begun.
-    fn instances(
-        count: usize,
-        timeout: Option<Seconds>,
-    ) -> (Runner, Receiver<usize>, Vec<Sender<()>>) {
+    fn instances(count: usize, limits: Limits) -> (Runner, Receiver<usize>, Vec<Sender<()>>) {
         let (began, runs) = channel();
         let (mut engines, mut nods): (Vec<Box<dyn Engine>>, _) = (vec![], vec![]);
         for _ in 0..count {
@@ -459,13 +460,13 @@ mod tests {
                 nod,
             }));
         }
-        let runner = Runner::start(engines, limits(9, timeout), Clock::start()).unwrap();
+        let runner = start(engines, limits);
         (runner, runs, nods)
     }
 
     #[test]
     fn instances_run_at_once() {
-        let (runner, runs, nods) = instances(2, None);
+        let (runner, runs, nods) = instances(2, limits(9, None));
         let first = begin(&runner, 1.0);
         assert_eq!(runs.recv().unwrap(), 1);
         let second = begin(&runner, 2.0);
@@ -479,29 +480,94 @@ mod tests {
         assert_eq!(wait(second).unwrap(), row(2.0));
     }
 
-    #[test]
-    fn who_waited_too_long_is_answered_though_the_engine_is_busy() {
-        let (runner, runs, nods) = instances(1, Some(Seconds(0.05)));
-        let clock = Clock::start();
-        let refused = wait(async {
-            let running = runner.run(row(1.0), vec![0], Urgency::default());
-            let late = async {
-                while runs.try_recv().is_err() {
-                    tokio::task::yield_now().await;
-                }
-                let start = clock.now();
-                let outcome = runner.run(row(2.0), vec![0], Urgency::default()).await;
-                let took = clock.now() - start;
-                nods[0].send(()).unwrap();
-                (outcome.unwrap_err(), took)
+    /// An echo that says what it was given, then waits at the gate of that number.
+    struct Gated {
+        echo: Echo,
+        began: Sender<usize>,
+        gates: Arc<[Mutex<()>; 4]>,
+    }
+
+    impl Engine for Gated {
+        fn signature(&self) -> &Signature {
+            self.echo.signature()
+        }
+
+        fn run(&mut self, inputs: &[Tensor], wanted: &[usize]) -> Outcome {
+            let Elements::Fp32(values) = inputs[0].elements() else {
+                panic!("not floats")
             };
-            let (ran, refused) = tokio::join!(running, late);
-            assert_eq!(ran.unwrap(), row(1.0), "what runs is finished");
-            refused
-        });
-        let (fault, took) = refused;
-        assert_eq!(fault.kind, Kind::QueueTimeout);
-        assert!(fault.retry_after.is_some());
-        assert!((0.05..0.5).contains(&took.0), "took {took:?}");
+            let gate = values[0] as usize;
+            self.began.send(gate).unwrap();
+            drop(self.gates[gate].lock());
+            self.echo.run(inputs, wanted)
+        }
+    }
+
+    #[test]
+    fn answers_leave_in_order_where_that_is_asked_for() {
+        let (began, runs) = channel();
+        let gates = Arc::new([(); 4].map(Mutex::new));
+        let [_, first_gate, second_gate, third_gate] = gates.each_ref().map(Mutex::lock);
+        let engine = |_| -> Box<dyn Engine> {
+            Box::new(Gated {
+                echo: Echo::new(),
+                began: began.clone(),
+                gates: Arc::clone(&gates),
+            })
+        };
+        let ordered = Limits {
+            ordered: true,
+            ..limits(9, None)
+        };
+        let runner = start([0, 1].map(engine).into(), ordered);
+        let first = begin(&runner, 1.0);
+        assert_eq!(runs.recv(), Ok(1));
+        let mut second = begin(&runner, 2.0);
+        assert_eq!(runs.recv(), Ok(2));
+        let third = begin(&runner, 3.0);
+        drop(second_gate);
+        // Whoever ran the second request has done with it when it begins the third.
+        assert_eq!(runs.recv(), Ok(3));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(
+            second.as_mut().poll(&mut context).is_pending(),
+            "it overtook the first"
+        );
+        drop((first_gate, third_gate));
+        for (future, value) in [(first, 1.0), (second, 2.0), (third, 3.0)] {
+            assert_eq!(wait(future).unwrap(), row(value));
+        }
+    }
+
+    #[test]
+    fn who_waited_too_long_is_answered_when_it_is_due_though_the_engine_is_busy() {
+        const TIMEOUT: Seconds = Seconds(0.05);
+        let (runner, runs, nods) = instances(1, limits(9, Some(TIMEOUT)));
+        let clock = Clock::start();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        let inside = runtime.enter();
+        let running = begin(&runner, 1.0);
+        drop(inside);
+        assert_eq!(runs.recv().unwrap(), 1);
+        // The engine is held until the end. A machine that has more to do may notice late, but not each time.
+        let late = |_| {
+            let start = clock.now();
+            let fault = runtime.block_on(run(&runner, row(2.0))).unwrap_err();
+            assert_eq!(fault.kind, Kind::QueueTimeout);
+            assert!(fault.retry_after.is_some());
+            (clock.now() - start) - TIMEOUT
+        };
+        let in_time = |late: &Seconds| {
+            assert!(late.0 >= 0.0, "early by {late:?}");
+            late.0 < 0.01
+        };
+        assert!((0..100).map(late).any(|late| in_time(&late)));
+        nods[0].send(()).unwrap();
+        assert_eq!(
+            runtime.block_on(running).unwrap(),
+            row(1.0),
+            "what runs is finished"
+        );
     }
 }

@@ -8,6 +8,7 @@
 
 mod keeper;
 mod load;
+mod warm_up;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,12 +22,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api;
+use crate::clock::Clock;
 use crate::engine::library::Search;
 use crate::line::{App, Order};
+use crate::log::Log;
 use crate::repository::Found;
 use crate::units::Seconds;
 use keeper::Keeper;
-use load::Loader;
 
 /// How long requests may take to finish after the first signal.
 const DRAIN: Seconds = Seconds(60.0);
@@ -42,12 +44,16 @@ pub struct Settings {
     pub models: PathBuf,
     /// Where to answer.
     pub http: SocketAddr,
+    /// Where to tell metrics.
+    pub metrics: SocketAddr,
     /// Threads of one inference.
     pub threads: usize,
     /// Who changes the models while it serves.
     pub control: Control,
     /// How often the folder is looked at, where it is followed.
     pub poll: Seconds,
+    /// The most memory that kept answers take, in bytes.
+    pub cache: usize,
     /// Where ONNX Runtime is looked for.
     pub library: Search,
 }
@@ -95,33 +101,53 @@ impl From<std::io::Error> for Stop {
 }
 
 /// Serves until a signal or a failure ends it.
-pub fn run(settings: Settings) -> Result<(), Stop> {
-    let (found, loader) = load::prepare(&settings)?;
+pub fn run(settings: Settings, log: Log) -> Result<(), Stop> {
+    let clock = Clock::start();
+    let (found, loader) = load::prepare(&settings, clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Tokenising and pooling: more at once than cores would only make each slower.
         .max_blocking_threads(settings.threads.max(2))
         .enable_all()
         .build()?;
-    runtime.block_on(serve(settings, found, loader))
+    runtime.block_on(async {
+        let (give, orders) = mpsc::unbounded_channel();
+        let give = (settings.control == Control::Explicit).then_some(give);
+        let app = Arc::new(App::new(settings.models.clone(), give, clock, log));
+        let keeper = Keeper::new(Arc::clone(&app), loader);
+        serve(
+            &app,
+            &settings,
+            keep(&app, keeper, found, &settings, orders),
+        )
+        .await
+    })
 }
 
-async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), Stop> {
+/// Answers until told to stop, while models are kept.
+async fn serve(
+    app: &Arc<App>,
+    settings: &Settings,
+    keeping: impl Future<Output = Result<(), Stop>>,
+) -> Result<(), Stop> {
     let mut signals = Signals::listen()?;
-    let (listener, address) = bind(settings.http).await?;
-    let (give, orders) = mpsc::unbounded_channel();
-    let give = (settings.control == Control::Explicit).then_some(give);
-    let app = Arc::new(App::new(settings.models.clone(), give));
+    let (listener, address) = bind("--http", settings.http).await?;
+    let (metrics, metrics_address) = bind("--metrics", settings.metrics).await?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = axum::serve(
-        listener.tap_io(without_delay),
-        api::router(Arc::clone(&app)),
-    )
-    .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
-    let mut server = pin!(server.into_future());
+    let server = axum::serve(listener.tap_io(without_delay), api::router(Arc::clone(app)))
+        .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
+    // Metrics are told to the end, and end with it.
+    let metrics = axum::serve(metrics, api::metrics::router(Arc::clone(app)));
+    let server = async {
+        tokio::select! {
+            ended = server.into_future() => ended,
+            ended = metrics.into_future() => ended,
+        }
+    };
+    let mut server = pin!(server);
+    tracing::info!("metrics on http://{metrics_address}/metrics");
     tracing::info!("listening on http://{address}");
 
-    let keeper = Keeper::new(Arc::clone(&app), loader);
-    let mut keeping = pin!(keep(&app, keeper, found, &settings, orders));
+    let mut keeping = pin!(keeping);
     loop {
         tokio::select! {
             kept = &mut keeping => kept?,
@@ -133,7 +159,7 @@ async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), S
     tracing::info!("stopping: no new connections; a second signal ends at once");
     // The server holds the other end for as long as it runs.
     let _ = stop.send(());
-    drain(server, &mut signals, &app).await?;
+    drain(server, &mut signals, app).await?;
     // A load that runs can't be called off, and nobody needs its outcome any more.
     exit(0)
 }
@@ -188,9 +214,9 @@ async fn quiet_for(app: &App, span: Seconds) {
     tokio::time::sleep(span.to_duration()).await;
 }
 
-async fn bind(http: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
-    let failed = |error: std::io::Error| Stop::failed(format!("--http {http}: {error}"));
-    let listener = TcpListener::bind(http).await.map_err(failed)?;
+async fn bind(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
+    let failed = |error: std::io::Error| Stop::failed(format!("{flag} {wanted}: {error}"));
+    let listener = TcpListener::bind(wanted).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }

@@ -4,7 +4,11 @@
 //! its shape ([`Tensor::new`] refuses anything else). Rows are slices of the first axis; joining requests into a batch
 //! and handing the rows back are [`Tensor::join`] and [`Tensor::split`].
 
+mod raw;
+
 use std::fmt;
+
+use half::{bf16, f16};
 
 /// KServe's element types (Open Inference Protocol v2, "Tensor Data Types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ impl fmt::Display for Datatype {
     }
 }
 
-/// The elements of a tensor, in row-major order. The 16-bit floats have no variant: JSON can't carry them.
+/// The elements of a tensor, in row-major order. JSON can't carry the 16-bit floats; everything else can.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elements {
     Bool(Vec<bool>),
@@ -74,8 +78,10 @@ pub enum Elements {
     Int16(Vec<i16>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
+    Fp16(Vec<f16>),
     Fp32(Vec<f32>),
     Fp64(Vec<f64>),
+    Bf16(Vec<bf16>),
     Bytes(Vec<String>),
 }
 
@@ -92,13 +98,14 @@ macro_rules! each_type {
             Elements::Int16($vector) => $body,
             Elements::Int32($vector) => $body,
             Elements::Int64($vector) => $body,
+            Elements::Fp16($vector) => $body,
             Elements::Fp32($vector) => $body,
             Elements::Fp64($vector) => $body,
+            Elements::Bf16($vector) => $body,
             Elements::Bytes($vector) => $body,
         }
     };
 }
-pub(crate) use each_type;
 
 /// Like [`each_type`], wrapping the result into the same variant again.
 macro_rules! map_type {
@@ -113,8 +120,10 @@ macro_rules! map_type {
             Elements::Int16($vector) => Elements::Int16($body),
             Elements::Int32($vector) => Elements::Int32($body),
             Elements::Int64($vector) => Elements::Int64($body),
+            Elements::Fp16($vector) => Elements::Fp16($body),
             Elements::Fp32($vector) => Elements::Fp32($body),
             Elements::Fp64($vector) => Elements::Fp64($body),
+            Elements::Bf16($vector) => Elements::Bf16($body),
             Elements::Bytes($vector) => Elements::Bytes($body),
         }
     };
@@ -139,6 +148,15 @@ impl Elements {
         each_type!(self, vector => vector.len())
     }
 
+    /// The memory they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        let own = each_type!(self, vector => size_of_val(vector.as_slice()));
+        match self {
+            Elements::Bytes(strings) => own + strings.iter().map(String::len).sum::<usize>(),
+            _ => own,
+        }
+    }
+
     /// Their type.
     pub fn datatype(&self) -> Datatype {
         match self {
@@ -151,9 +169,25 @@ impl Elements {
             Elements::Int16(_) => Datatype::Int16,
             Elements::Int32(_) => Datatype::Int32,
             Elements::Int64(_) => Datatype::Int64,
+            Elements::Fp16(_) => Datatype::Fp16,
             Elements::Fp32(_) => Datatype::Fp32,
             Elements::Fp64(_) => Datatype::Fp64,
+            Elements::Bf16(_) => Datatype::Bf16,
             Elements::Bytes(_) => Datatype::Bytes,
+        }
+    }
+
+    /// How many of them are NaN or Infinity.
+    pub fn not_finite(&self) -> usize {
+        fn count<T: Copy>(values: &[T], finite: impl Fn(T) -> bool) -> usize {
+            values.iter().filter(|value| !finite(**value)).count()
+        }
+        match self {
+            Elements::Fp16(values) => count(values, f16::is_finite),
+            Elements::Fp32(values) => count(values, f32::is_finite),
+            Elements::Fp64(values) => count(values, f64::is_finite),
+            Elements::Bf16(values) => count(values, bf16::is_finite),
+            _ => 0,
         }
     }
 
@@ -167,8 +201,8 @@ impl Elements {
 
     fn append(&mut self, other: Elements) -> bool {
         append_same!(
-            self, other, Bool, Uint8, Uint16, Uint32, Uint64, Int8, Int16, Int32, Int64, Fp32,
-            Fp64, Bytes
+            self, other, Bool, Uint8, Uint16, Uint32, Uint64, Int8, Int16, Int32, Int64, Fp16,
+            Fp32, Fp64, Bf16, Bytes
         )
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::Serializer;
 
-use crate::tensor::{Datatype, Elements, each_type};
+use crate::tensor::{Datatype, Elements};
 
 /// Elements before their type is known.
 #[derive(Debug, Default, PartialEq)]
@@ -34,7 +34,7 @@ impl Cells {
         let problem = self.mismatch(datatype);
         match (datatype, self) {
             (Datatype::Fp16 | Datatype::Bf16, _) => Err(format!(
-                "{datatype} can't be carried in JSON (Open Inference Protocol)"
+                "{datatype} can't be carried in JSON (Open Inference Protocol); send it as binary data"
             )),
             (_, Cells::Empty) => Ok(empty(datatype)),
             (Datatype::Bool, Cells::Bools(cells)) => Ok(Elements::Bool(cells)),
@@ -142,7 +142,7 @@ fn empty(datatype: Datatype) -> Elements {
     match datatype {
         Datatype::Bool => Elements::Bool(vec![]),
         Datatype::Bytes => Elements::Bytes(vec![]),
-        Datatype::Fp32 | Datatype::Fp16 | Datatype::Bf16 => Elements::Fp32(vec![]),
+        Datatype::Fp32 => Elements::Fp32(vec![]),
         Datatype::Fp64 => Elements::Fp64(vec![]),
         whole => wholes(whole, vec![]).unwrap_or(Elements::Int64(vec![])),
     }
@@ -204,13 +204,30 @@ impl<'de> serde::de::DeserializeSeed<'de> for Reader<'_> {
     }
 }
 
-/// Elements as a flat JSON array.
+/// Elements as a flat JSON array. NaN and Infinity are null, as JSON has no word for them; Triton writes them bare,
+/// which no strict reader takes.
 #[derive(Debug)]
 pub struct Flat<'a>(pub &'a Elements);
 
 impl Serialize for Flat<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        each_type!(self.0, elements => elements.serialize(serializer))
+        match self.0 {
+            Elements::Bool(elements) => elements.serialize(serializer),
+            Elements::Uint8(elements) => elements.serialize(serializer),
+            Elements::Uint16(elements) => elements.serialize(serializer),
+            Elements::Uint32(elements) => elements.serialize(serializer),
+            Elements::Uint64(elements) => elements.serialize(serializer),
+            Elements::Int8(elements) => elements.serialize(serializer),
+            Elements::Int16(elements) => elements.serialize(serializer),
+            Elements::Int32(elements) => elements.serialize(serializer),
+            Elements::Int64(elements) => elements.serialize(serializer),
+            Elements::Fp32(elements) => elements.serialize(serializer),
+            Elements::Fp64(elements) => elements.serialize(serializer),
+            Elements::Bytes(elements) => elements.serialize(serializer),
+            Elements::Fp16(_) | Elements::Bf16(_) => Err(serde::ser::Error::custom(
+                "16-bit floats have no form in JSON",
+            )),
+        }
     }
 }
 
@@ -271,6 +288,8 @@ mod tests {
     fn elements_are_written_flat_and_exact() {
         let written = |elements: &Elements| serde_json::to_string(&Flat(elements)).unwrap();
         assert_eq!(written(&Elements::Fp32(vec![0.1, 1.0])), "[0.1,1.0]");
+        let odd = vec![f64::NAN, f64::NEG_INFINITY, 1.5];
+        assert_eq!(written(&Elements::Fp64(odd)), "[null,null,1.5]");
         assert_eq!(
             written(&Elements::Uint64(vec![u64::MAX])),
             "[18446744073709551615]"

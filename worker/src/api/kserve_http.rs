@@ -1,9 +1,11 @@
-//! KServe v2 over HTTP with JSON tensors (Open Inference Protocol, "HTTP/REST").
+//! KServe v2 over HTTP (Open Inference Protocol, "HTTP/REST"), with Triton's extensions for binary tensors,
+//! classification and compressed bodies.
 //!
-//! The binary tensor extension is not spoken yet and is refused by name, with what to write instead. One exception:
-//! `binary_data_output` on the request as a whole is only a preference, which tritonclient states of its own accord
-//! when no outputs are named; it reads a JSON answer as well, so it gets one. Unlike Triton 2.51, malformed JSON, a
-//! missing `shape`, a negative shape and `data` of the wrong length are 400, not 500.
+//! Unlike Triton 2.51, malformed JSON, a missing `shape`, a negative shape and `data` of the wrong length are 400, not
+//! 500; NaN and Infinity are `null` in JSON, and the output's parameter `not_finite` counts them.
+
+mod answer;
+mod request;
 
 use std::sync::Arc;
 
@@ -12,16 +14,13 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use axum::routing::{any, get, post};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::api::json_tensor::{Cells, Flat};
-use crate::batch::Urgency;
-use crate::fault::Fault;
-use crate::line::{self, App, InferRequest, Model, Named};
-use crate::tensor::{Datatype, TensorSpec};
-use crate::units::Seconds;
+use crate::fault::{Fault, Kind};
+use crate::line::{App, Model};
+use crate::tensor::TensorSpec;
 
 /// The KServe paths.
 pub fn router() -> Router<Arc<App>> {
@@ -38,6 +37,8 @@ pub fn router() -> Router<Arc<App>> {
             get(model_ready),
         )
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .route("/v2/systemsharedmemory/{*rest}", any(no_shared_memory))
+        .route("/v2/cudasharedmemory/{*rest}", any(no_shared_memory))
 }
 
 /// An error as KServe clients read it.
@@ -62,7 +63,7 @@ async fn server() -> Response {
     super::json(&json!({
         "name": "forebay-worker",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": ["model_configuration", "model_repository", "schedule_policy"],
+        "extensions": super::EXTENSIONS,
     }))
 }
 
@@ -127,158 +128,17 @@ async fn infer_inner(
     body: Body,
 ) -> Result<Response, Fault> {
     let model = target.find(app)?;
-    if headers.contains_key("inference-header-content-length") {
-        return Err(no_binary("the body"));
-    }
     let body = super::read(headers, body).await?;
-    let typed: InferBody =
-        serde_json::from_slice(&body).map_err(|error| super::unreadable(&error))?;
-    let id = typed.id.clone();
-    let outputs = model.infer(typed.check()?).await?;
-    Ok(super::json(&answer(&model, id.as_deref(), &outputs)))
+    let asked = request::read(&model, headers, &body)?;
+    let outputs = model.infer(asked.request).await?;
+    let answer = answer::render(&model, asked.id, asked.parameters, &outputs)?;
+    answer.response(headers).await
 }
 
-fn no_binary(what: &str) -> Fault {
-    Fault::bad(format!(
-        "{what} uses the binary tensor extension, which this version does not speak; use JSON tensors (in \
-         tritonclient: binary_data=False on every input and output)"
-    ))
-}
-
-/// An infer request as typed.
-#[derive(Deserialize)]
-struct InferBody {
-    id: Option<String>,
-    #[serde(default)]
-    parameters: Map<String, Value>,
-    inputs: Vec<InputBody>,
-    #[serde(default)]
-    outputs: Vec<OutputBody>,
-}
-
-#[derive(Deserialize)]
-struct InputBody {
-    name: String,
-    shape: Vec<i64>,
-    datatype: String,
-    #[serde(default)]
-    parameters: Map<String, Value>,
-    data: Option<Cells>,
-}
-
-#[derive(Deserialize)]
-struct OutputBody {
-    name: String,
-    #[serde(default)]
-    parameters: Map<String, Value>,
-}
-
-impl InferBody {
-    fn check(self) -> Result<InferRequest, Fault> {
-        refuse_parameters("the request", &self.parameters)?;
-        let outputs = self.outputs.into_iter().map(OutputBody::check);
-        let inputs = self.inputs.into_iter().map(InputBody::check);
-        Ok(InferRequest {
-            urgency: urgency(&self.parameters)?,
-            inputs: inputs.collect::<Result<_, _>>()?,
-            outputs: outputs.collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl InputBody {
-    fn check(self) -> Result<Named, Fault> {
-        let name = self.name;
-        refuse_parameters(&format!("input `{name}`"), &self.parameters)?;
-        let problem = |what: String| Fault::bad(format!("input `{name}`: {what}"));
-        let datatype = Datatype::from_name(&self.datatype).ok_or_else(|| {
-            problem(format!(
-                "`{}` is no datatype of the protocol",
-                self.datatype
-            ))
-        })?;
-        let cells = self
-            .data
-            .ok_or_else(|| problem("`data` is missing".into()))?;
-        let elements = cells.into_elements(datatype).map_err(problem)?;
-        let tensor = line::tensor(&name, &self.shape, elements)?;
-        Ok(Named { name, tensor })
-    }
-}
-
-impl OutputBody {
-    fn check(self) -> Result<String, Fault> {
-        refuse_parameters(&format!("output `{}`", self.name), &self.parameters)?;
-        Ok(self.name)
-    }
-}
-
-/// How soon a request wants to run: `priority` counts levels from 1, 0 being the model's default; `timeout` is in
-/// microseconds, 0 being none (Triton, "Schedule Policy Extension").
-fn urgency(parameters: &Map<String, Value>) -> Result<Urgency, Fault> {
-    let number = |name: &str| match parameters.get(name) {
-        None => Ok(0),
-        Some(value) => value.as_u64().ok_or_else(|| {
-            let problem = format!("the parameter `{name}` is not a whole number of at least 0");
-            Fault::bad(problem)
-        }),
-    };
-    let (priority, timeout) = (number("priority")?, number("timeout")?);
-    let level = usize::try_from(priority)
-        .unwrap_or(usize::MAX)
-        .checked_sub(1);
-    Ok(Urgency {
-        level,
-        timeout: (timeout > 0).then(|| Seconds(timeout as f64 / 1e6)),
-    })
-}
-
-/// Refuses parameters that would change what the answer means; others are ignored, as the protocol asks.
-fn refuse_parameters(whose: &str, parameters: &Map<String, Value>) -> Result<(), Fault> {
-    let asks = |name: &str| {
-        let value = parameters.get(name);
-        value.is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
-    };
-    if asks("binary_data") || asks("binary_data_size") {
-        return Err(no_binary(whose));
-    }
-    let later = ["shared_memory_region", "classification", "sequence_id"];
-    match later.into_iter().find(|name| asks(name)) {
-        Some(name) => Err(Fault::bad(format!(
-            "{whose} has the parameter `{name}`, which this version does not serve"
-        ))),
-        None => Ok(()),
-    }
-}
-
-#[derive(Serialize)]
-struct InferAnswer<'a> {
-    model_name: &'a str,
-    model_version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    outputs: Vec<OutputAnswer<'a>>,
-}
-
-#[derive(Serialize)]
-struct OutputAnswer<'a> {
-    name: &'a str,
-    datatype: &'static str,
-    shape: &'a [usize],
-    data: Flat<'a>,
-}
-
-fn answer<'a>(model: &'a Model, id: Option<&'a str>, outputs: &'a [Named]) -> InferAnswer<'a> {
-    let output = |output: &'a Named| OutputAnswer {
-        name: &output.name,
-        datatype: output.tensor.elements().datatype().name(),
-        shape: output.tensor.shape(),
-        data: Flat(output.tensor.elements()),
-    };
-    InferAnswer {
-        model_name: model.name.as_str(),
-        model_version: model.version.to_string(),
-        id,
-        outputs: outputs.iter().map(output).collect(),
-    }
+/// Memory that a client shares with the worker is not taken: it would have to be on this very machine, and the proxy
+/// in front sends a request to another one as it sees fit.
+async fn no_shared_memory() -> Response {
+    let problem = "shared memory is not served: a worker behind a proxy can't tell whose memory it would be; send \
+                   tensors in the request, as binary data where size matters";
+    refusal(&Fault::new(Kind::NotServed, problem))
 }

@@ -1,17 +1,22 @@
 //! The front doors. Each parses into one request of `line.rs` and renders what comes back; neither validates on its
 //! own, so that both refuse the same things.
 
+mod encoding;
 mod json_tensor;
 mod kserve_http;
+pub mod metrics;
 mod openai;
+mod parameters;
 mod repository;
+mod settings;
+mod statistics;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
@@ -20,8 +25,9 @@ use serde::Serialize;
 
 use crate::fault::{Fault, Kind};
 use crate::line::App;
+use encoding::Encoding;
 
-/// The largest request body; the proxy's own default.
+/// The largest request body, also once inflated; the proxy's own default.
 const BODY_LIMIT: usize = 32 << 20;
 
 /// All paths of the worker.
@@ -30,6 +36,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(health))
         .merge(kserve_http::router())
         .merge(repository::router())
+        .merge(settings::router())
+        .merge(statistics::router())
         .merge(openai::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
@@ -74,13 +82,9 @@ fn refusal(path: &str, fault: &Fault) -> Response {
     }
 }
 
-/// The whole body, uncompressed and within the limit.
+/// The whole body, inflated and within the limit.
 async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
-    let encoding = headers.get(CONTENT_ENCODING);
-    if encoding.is_some_and(|encoding| encoding != "identity") {
-        let problem = "compressed bodies are not read; send it without Content-Encoding";
-        return Err(Fault::new(Kind::UnsupportedEncoding, problem));
-    }
+    let encoding = Encoding::of_body(headers)?;
     let size = headers.get(CONTENT_LENGTH);
     let announced = size.and_then(|size| size.to_str().ok()?.parse::<usize>().ok());
     let over = || {
@@ -93,7 +97,35 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
         return Err(over());
     }
     // What is not over the limit and still fails is a client that left; nobody reads the answer.
-    to_bytes(body, BODY_LIMIT).await.map_err(|_| over())
+    let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| over())?;
+    match encoding {
+        None => Ok(body),
+        // However short it came, it may be as long as the limit.
+        Some(encoding) => {
+            aside(move || encoding.inflate(&body, BODY_LIMIT).map(Bytes::from)).await?
+        }
+    }
+}
+
+/// An answer's body, compressed where the client takes that and it is worth it; says how.
+async fn compress(
+    headers: &HeaderMap,
+    body: Vec<u8>,
+) -> Result<(Vec<u8>, Option<Encoding>), Fault> {
+    let Some(encoding) = Encoding::of_answer(headers) else {
+        return Ok((body, None));
+    };
+    aside(move || match encoding.deflate(&body) {
+        Some(shorter) => (shorter, Some(encoding)),
+        None => (body, None),
+    })
+    .await
+}
+
+/// Does what takes a core for a while off the reactor.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    let crashed = |_| Fault::new(Kind::EngineFailed, "a body could not be processed");
+    tokio::task::spawn_blocking(work).await.map_err(crashed)
 }
 
 /// A body that is not what it should be. serde repeats the string that it stumbles over, which may be a client's text.
@@ -108,6 +140,19 @@ fn unreadable(error: &serde_json::Error) -> Fault {
         "the body can't be read: a string stands where something else is expected, at line {line} column {column}"
     ))
 }
+
+/// What the worker says of itself (KServe's server metadata), the same in both protocols.
+const EXTENSIONS: [&str; 9] = [
+    "binary_tensor_data",
+    "classification",
+    "logging",
+    "model_configuration",
+    "model_repository",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+    "trace",
+];
 
 /// 200 with a JSON body.
 fn json<T: Serialize>(value: &T) -> Response {

@@ -162,7 +162,7 @@ async fn config(State(app): State<Arc<App>>, Path(target): Path<Target>) -> Resp
 /// The configuration as the model is served by it: what its file leaves out comes from the graph.
 fn complete(model: &Model) -> Value {
     let mut document = model.document.clone();
-    let batched = model.signature.batches() && model.most_rows != Some(0);
+    let batched = model.has_rows();
     document["name"] = json!(model.name.as_str());
     document["platform"] = json!(model.platform);
     document["backend"] = json!("onnxruntime");

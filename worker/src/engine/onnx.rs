@@ -154,8 +154,10 @@ fn lend(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
         Elements::Int16(elements) => view!(elements),
         Elements::Int32(elements) => view!(elements),
         Elements::Int64(elements) => view!(elements),
+        Elements::Fp16(elements) => view!(elements),
         Elements::Fp32(elements) => view!(elements),
         Elements::Fp64(elements) => view!(elements),
+        Elements::Bf16(elements) => view!(elements),
         Elements::Bytes(elements) => {
             let shaped = (tensor.shape(), elements.as_slice());
             ort::value::Tensor::from_string_array(shaped)?.into()
@@ -182,14 +184,18 @@ fn take(name: &str, value: &DynValue) -> Result<Tensor, Fault> {
         Some(Datatype::Int16) => copy!(Int16),
         Some(Datatype::Int32) => copy!(Int32),
         Some(Datatype::Int64) => copy!(Int64),
+        Some(Datatype::Fp16) => copy!(Fp16),
         Some(Datatype::Fp32) => copy!(Fp32),
         Some(Datatype::Fp64) => copy!(Fp64),
+        Some(Datatype::Bf16) => copy!(Bf16),
         Some(Datatype::Bytes) => {
             let (shape, strings) = value.try_extract_strings().map_err(fault)?;
             (shape, Elements::Bytes(strings))
         }
-        Some(Datatype::Fp16 | Datatype::Bf16) | None => {
-            return Err(failed(format!("output `{name}` can't be carried in JSON")));
+        None => {
+            return Err(failed(format!(
+                "output `{name}` has elements that the protocol has no name for"
+            )));
         }
     };
     let sizes: Result<Vec<usize>, _> = shape.iter().map(|&size| usize::try_from(size)).collect();

@@ -10,8 +10,8 @@ use crate::batch::Urgency;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
 use crate::line::Model;
+use crate::observe::Count;
 use crate::repository::Embedding;
-use crate::runner::Runner;
 use crate::tensor::{Datatype, Signature, Tensor, TensorSpec};
 use crate::text::{Feed, Reader, Row, vectors};
 use crate::units::Pooling;
@@ -73,6 +73,13 @@ impl Embedder {
         Ok(embedder)
     }
 
+    /// Runs a batch of so many texts, for the engine to get warm by.
+    pub fn warm(&self, engine: &mut dyn Engine, rows: usize) -> Result<(), String> {
+        let words = vec![self.reader.read("word")?; rows];
+        let outputs = engine.run(&self.inputs(&words), &[self.output]);
+        outputs.map(drop).map_err(|fault| fault.message)
+    }
+
     /// How long the vectors are.
     pub fn width(&self) -> usize {
         self.width
@@ -92,7 +99,12 @@ impl Embedder {
             return Err(failed("the engine gave no output".to_owned()));
         };
         let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
-        vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)
+        let vectors = vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)?;
+        if vectors.iter().flatten().all(|value| value.is_finite()) {
+            return Ok(vectors);
+        }
+        let problem = "the model gave a vector with NaN or Infinity, which JSON can't carry";
+        Err(Fault::new(Kind::NotFinite, problem))
     }
 
     /// The token ids of every input.
@@ -120,11 +132,12 @@ impl Embedder {
     /// One batch: rows in, vectors out.
     async fn run(
         self: &Arc<Self>,
-        runner: &Runner,
+        model: &Model,
         rows: Vec<Row>,
+        count: &mut Count,
     ) -> Result<Vec<Vec<f32>>, Fault> {
         let inputs = self.inputs(&rows);
-        let run = runner.run(inputs, vec![self.output], Urgency::default());
+        let run = model.run(inputs, vec![self.output], Urgency::default(), count);
         let outputs = run.await?;
         let this = Arc::clone(self);
         off_reactor(move || this.pool(&outputs, &rows)).await
@@ -136,6 +149,7 @@ pub async fn embed(
     model: &Model,
     embedder: &Arc<Embedder>,
     inputs: Inputs,
+    count: &mut Count,
 ) -> Result<Embedded, Fault> {
     let reader = Arc::clone(embedder);
     let rows = off_reactor(move || reader.read(inputs)).await?;
@@ -146,7 +160,7 @@ pub async fn embed(
     let most = model.most_rows.filter(|most| *most > 0).unwrap_or(BATCH);
     for places in order.chunks(BATCH.min(most)) {
         let batch = places.iter().map(|&index| rows[index].clone()).collect();
-        let vectors = embedder.run(&model.runner, batch).await?;
+        let vectors = embedder.run(model, batch, count).await?;
         for (&place, vector) in places.iter().zip(vectors) {
             placed[place] = vector;
         }

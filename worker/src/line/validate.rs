@@ -21,6 +21,24 @@ pub struct Named {
     pub tensor: Tensor,
 }
 
+/// How an output is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// As bytes, not as JSON.
+    pub binary: bool,
+    /// The so many highest of its values, with what they stand for, instead of all.
+    pub classes: Option<usize>,
+}
+
+/// An output that a client asked for by name.
+#[derive(Debug, PartialEq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// How it is wanted.
+    pub form: Form,
+}
+
 /// The inputs in the model's own order.
 pub fn inputs(signature: &Signature, mut given: Vec<Named>) -> Result<Vec<Tensor>, Fault> {
     let mut sizes = BTreeMap::new();
@@ -48,14 +66,20 @@ pub fn inputs(signature: &Signature, mut given: Vec<Named>) -> Result<Vec<Tensor
     }
 }
 
-/// Indices of the outputs that the client asked for; all when it named none.
-pub fn outputs(signature: &Signature, asked: &[String]) -> Result<Vec<usize>, Fault> {
+/// Indices of the outputs that the client asked for, each in the form it is wanted in; all when it named none.
+pub fn outputs(
+    signature: &Signature,
+    asked: Vec<Wanted>,
+    otherwise: Form,
+) -> Result<Vec<(usize, Form)>, Fault> {
     let all = &signature.outputs;
-    let mut wanted = Vec::with_capacity(all.len());
-    for name in asked {
+    let mut wanted: Vec<(usize, Form)> = Vec::with_capacity(all.len());
+    for Wanted { name, form } in &asked {
         let place = all.iter().position(|spec| spec.name == *name);
         match place {
-            Some(place) if !wanted.contains(&place) => wanted.push(place),
+            Some(place) if !wanted.iter().any(|(taken, _)| *taken == place) => {
+                wanted.push((place, *form));
+            }
             _ => {
                 let known = names(all);
                 let problem = format!(
@@ -66,21 +90,30 @@ pub fn outputs(signature: &Signature, asked: &[String]) -> Result<Vec<usize>, Fa
         }
     }
     if asked.is_empty() {
-        wanted = (0..all.len()).collect();
+        wanted = (0..all.len()).map(|place| (place, otherwise)).collect();
     }
     match wanted
         .iter()
-        .map(|&index| &all[index])
-        .find(|spec| is_half(spec))
+        .find_map(|&(place, form)| misfit(&all[place], form))
     {
-        Some(half) => {
-            let (name, datatype) = (&half.name, half.datatype);
-            let problem = format!(
-                "output `{name}` is {datatype}, which JSON can't carry; ask for other outputs"
-            );
-            Err(Fault::bad(problem))
-        }
+        Some(problem) => Err(Fault::bad(problem)),
         None => Ok(wanted),
+    }
+}
+
+/// Why an output can't be given in this form.
+fn misfit(spec: &TensorSpec, form: Form) -> Option<String> {
+    let TensorSpec { name, datatype, .. } = spec;
+    match (datatype, form.classes) {
+        (Datatype::Bool | Datatype::Bytes | Datatype::Fp16 | Datatype::Bf16, Some(_)) => {
+            Some(format!(
+                "output `{name}` is {datatype}, which has no classes; leave `classification` out"
+            ))
+        }
+        (Datatype::Fp16 | Datatype::Bf16, None) if !form.binary => Some(format!(
+            "output `{name}` is {datatype}, which JSON can't carry; ask for it as binary data, or for other outputs"
+        )),
+        _ => None,
     }
 }
 
@@ -95,10 +128,6 @@ pub fn rows(most: Option<usize>, inputs: &[Tensor]) -> Result<(), Fault> {
         ))),
         _ => Ok(()),
     }
-}
-
-fn is_half(spec: &TensorSpec) -> bool {
-    matches!(spec.datatype, Datatype::Fp16 | Datatype::Bf16)
 }
 
 fn check<'a>(
@@ -223,14 +252,36 @@ mod tests {
     }
 
     #[test]
-    fn only_outputs_that_json_can_carry_are_given() {
-        let asked = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            outputs(&signature(), &names)
+    fn outputs_are_given_in_a_form_that_can_carry_them() {
+        let (json, raw) = (
+            Form::default(),
+            Form {
+                binary: true,
+                classes: None,
+            },
+        );
+        let best = Form {
+            binary: true,
+            classes: Some(2),
         };
-        assert_eq!(asked(&["y"]).unwrap(), [0]);
-        for refused in [&["none"][..], &["y", "y"], &["half"], &[]] {
-            assert!(asked(refused).is_err(), "{refused:?}");
+        let asked = |names: &[&str], form: Form| {
+            let wanted = names.iter().map(|name| Wanted {
+                name: (*name).to_owned(),
+                form,
+            });
+            outputs(&signature(), wanted.collect(), form)
+        };
+        assert_eq!(asked(&["y"], json).unwrap(), [(0, json)]);
+        assert_eq!(asked(&["half", "y"], raw).unwrap(), [(1, raw), (0, raw)]);
+        assert_eq!(asked(&[], raw).unwrap().len(), 2);
+        for (names, form) in [
+            (&["none"][..], raw),
+            (&["y", "y"], raw),
+            (&["half"], json),
+            (&[], json),
+            (&["half"], best),
+        ] {
+            assert!(asked(names, form).is_err(), "{names:?} {form:?}");
         }
     }
 }

@@ -10,12 +10,15 @@
 
 mod queue;
 mod typed;
+mod warmup;
 
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde::Deserialize;
 use serde_json::Value;
 
 use typed::Typed;
+
+pub use warmup::{Filling, Warmup, With};
 
 use crate::batch::Limits;
 use crate::tensor::Datatype;
@@ -24,10 +27,8 @@ use crate::tensor::Datatype;
 const ROWS: usize = 32;
 
 /// Fields that change nothing here.
-const IGNORED: [&str; 9] = [
+const IGNORED: [&str; 7] = [
     "optimization",
-    "model_warmup",
-    "response_cache",
     "metric_tags",
     "model_metrics",
     "cc_model_filenames",
@@ -64,6 +65,10 @@ pub struct Config {
     pub file: String,
     /// How requests wait and gather.
     pub limits: Limits,
+    /// What is run before it is ready.
+    pub warmups: Vec<Warmup>,
+    /// Whether answers are kept.
+    pub cached: bool,
     /// Everything, as KServe's `/config` shows it.
     pub document: Value,
     /// What was ignored, for the log.
@@ -81,6 +86,8 @@ pub struct Declared {
     pub dims: Vec<i64>,
     /// The axes that the graph sees instead.
     pub reshape: Option<Vec<i64>>,
+    /// The file that names what its values stand for, one a line.
+    pub labels: Option<String>,
 }
 
 /// Which versions are served.
@@ -212,6 +219,14 @@ mod tests {
         }
         parameters { key: "intra_op_thread_count" value { string_value: "3" } }
         response_cache { enable: true }
+        metric_tags { key: "a" value: "b" }
+        model_warmup [ {
+            name: "both"
+            batch_size: 8
+            count: 3
+            inputs { key: "a" value { data_type: TYPE_FP32 dims: [ 2, 5 ] zero_data: true } }
+            inputs { key: "b" value { data_type: TYPE_STRING dims: 1 input_data_file: "words" } }
+        } ]
     "#;
 
     #[test]
@@ -236,7 +251,23 @@ mod tests {
         assert_eq!(first.overdue, Overdue::Postpone);
         assert!(first.may_shorten);
         assert_eq!((second.waiting, second.timeout), (7, None));
-        assert_eq!(config.warnings, ["response_cache is ignored"]);
+        assert!(config.cached);
+        let [warmup] = &config.warmups[..] else {
+            panic!("not one warm-up")
+        };
+        assert_eq!(
+            (warmup.name.as_str(), warmup.rows, warmup.count),
+            ("both", 8, 3)
+        );
+        let [a, b] = &warmup.inputs[..] else {
+            panic!("not two inputs")
+        };
+        assert_eq!((a.dims.as_slice(), &a.with), (&[2, 5][..], &With::Zeros));
+        assert_eq!(
+            (b.name.as_str(), &b.with),
+            ("b", &With::File("words".into()))
+        );
+        assert_eq!(config.warnings, ["metric_tags is ignored"]);
         assert_eq!(config.document["dynamic_batching"]["priority_levels"], 2);
     }
 
@@ -290,6 +321,18 @@ mod tests {
                 "\"x\"",
             ),
             ("default_model_filename: \"../x\"", "no plain file name"),
+            (
+                "model_warmup { name: \"w\" inputs { key: \"a\" value { dims: 1 zero_data: true } } }",
+                "`a` has no data_type",
+            ),
+            (
+                "model_warmup { inputs { key: \"a\" value { data_type: TYPE_FP32 dims: -1 zero_data: true } } }",
+                "a size of -1",
+            ),
+            (
+                "model_warmup { inputs { key: \"a\" value { data_type: TYPE_FP32 input_data_file: \"../x\" } } }",
+                "no plain file name",
+            ),
             ("name: ", "expected"),
         ] {
             let said = read(text, "m").unwrap_err();

@@ -13,14 +13,18 @@ mod rest;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-pub use config::{Config, Declared};
+pub use config::{Config, Declared, Filling, Warmup, With};
+use description::Description;
 pub use description::{Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
 
 use crate::units::ModelName;
+
+/// What the values of outputs stand for, by the outputs' names.
+pub type Labels = BTreeMap<String, Vec<String>>;
 
 /// A model as the folder describes it, checked, not yet loaded.
 #[derive(Debug)]
@@ -33,6 +37,12 @@ pub struct ModelPlan {
     pub kind: Kind,
     /// How it is served.
     pub config: Config,
+    /// What the values of its outputs stand for.
+    pub labels: Labels,
+    /// The batches that it runs before it is ready, in rows, beside the configuration's own warm-ups.
+    pub warmup: Vec<usize>,
+    /// Its folder.
+    pub folder: PathBuf,
 }
 
 /// One version of a model.
@@ -82,7 +92,11 @@ pub fn plan(models: &Path, name: &ModelName) -> Result<ModelPlan, String> {
 }
 
 fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
-    let (engine, kind) = description::read(folder)?;
+    let Description {
+        engine,
+        kind,
+        warmup,
+    } = description::read(folder)?;
     let text = match fs::read_to_string(folder.join("config.pbtxt")) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -106,8 +120,31 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
         name: name.clone(),
         versions,
         kind,
+        labels: labels(folder, &config)?,
         config,
+        warmup,
+        folder: folder.to_owned(),
     })
+}
+
+/// The labels of every output that has a file of them.
+fn labels(folder: &Path, config: &Config) -> Result<Labels, String> {
+    let named = config
+        .outputs
+        .iter()
+        .filter_map(|output| Some((&output.name, output.labels.as_ref()?)));
+    let read = |(output, file): (&String, &String)| {
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !Path::new(file).components().all(inside) {
+            return Err(format!(
+                "label_filename: \"{file}\" is not in the model's folder"
+            ));
+        }
+        let text = fs::read_to_string(folder.join(file));
+        let text = text.map_err(|error| format!("label_filename: {file}: {error}"))?;
+        Ok((output.clone(), text.lines().map(str::to_owned).collect()))
+    };
+    named.map(read).collect()
 }
 
 /// The graphs of the versions that are served.

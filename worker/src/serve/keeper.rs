@@ -103,6 +103,7 @@ fn follow_one(app: &App, loader: &Loader, change: Change) -> Result<(), Fault> {
         Change::Unload(name) => {
             tracing::info!(model = name.as_str(), "unloaded: its folder is gone");
             app.registry.forget(&name);
+            app.ledger.forget(&name);
             Ok(())
         }
     }
@@ -145,7 +146,7 @@ fn check_there(folder: &Path, name: &ModelName) -> Result<(), Fault> {
 
 /// Loads a model and puts it into service; the problem is that of the versions that failed.
 fn place(app: &App, loader: &Loader, plan: &repository::ModelPlan) -> Result<(), String> {
-    let versions = loader.load(plan);
+    let versions = loader.load(plan, &app.ledger);
     let problem = |(version, loaded): &(u64, Result<_, String>)| {
         let problem = loaded.as_ref().err()?;
         Some(format!("version {version}: {problem}"))

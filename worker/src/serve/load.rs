@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use ort::environment::Environment;
 
+use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Embedder, Model};
+use crate::line::{Device, Embedder, Keeping, Model};
+use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
+use crate::serve::warm_up::{warm_up, warm_up_rows};
 use crate::serve::{Control, Settings, Stop};
 
 /// What every model is loaded with.
@@ -23,10 +26,18 @@ pub struct Loader {
     /// The machine's threads, shared out among a model's instances.
     threads: usize,
     clock: Clock,
+    /// Where answers are kept; absent where none are to be.
+    cache: Option<Arc<Cache>>,
 }
 
+/// The one device of this version.
+const CPU: Device = Device {
+    name: "cpu",
+    fallback: false,
+};
+
 /// The models and the library, or everything that is wrong with either. A folder of echoes needs no library.
-pub fn prepare(settings: &Settings) -> Result<(Found, Loader), Stop> {
+pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Stop> {
     let found = repository::scan(&settings.models);
     let needs_library = match &found {
         Ok(found) => !found.values().flatten().all(is_echo) || found.is_empty(),
@@ -60,7 +71,8 @@ pub fn prepare(settings: &Settings) -> Result<(Found, Loader), Stop> {
             let loader = Loader {
                 environment: environment.map(|(environment, _)| environment),
                 threads: settings.threads,
-                clock: Clock::start(),
+                clock,
+                cache: (settings.cache > 0).then(|| Arc::new(Cache::new(settings.cache))),
             };
             Ok((found, loader))
         }
@@ -74,12 +86,21 @@ fn is_echo(plan: &ModelPlan) -> bool {
 
 impl Loader {
     /// Every version of a model, or why it can't be loaded.
-    pub fn load(&self, plan: &ModelPlan) -> Vec<(u64, Result<Model, String>)> {
-        let one = |version: &VersionPlan| (version.version, self.load_version(plan, version));
+    pub fn load(&self, plan: &ModelPlan, ledger: &Ledger) -> Vec<(u64, Result<Model, String>)> {
+        let one = |version: &VersionPlan| {
+            let loaded = self.load_version(plan, version, ledger);
+            (version.version, loaded)
+        };
         plan.versions.iter().map(one).collect()
     }
 
-    fn load_version(&self, plan: &ModelPlan, version: &VersionPlan) -> Result<Model, String> {
+    fn load_version(
+        &self,
+        plan: &ModelPlan,
+        version: &VersionPlan,
+        ledger: &Ledger,
+    ) -> Result<Model, String> {
+        let start = self.clock.now();
         let config = &plan.config;
         let platform = match version.graph {
             Some(_) => "onnxruntime_onnx",
@@ -95,9 +116,19 @@ impl Loader {
             Kind::Tensor => None,
             Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
         };
+        for engine in &mut engines {
+            warm_up(engine.as_mut(), plan)?;
+            for &rows in &plan.warmup {
+                match &embedder {
+                    Some(embedder) => embedder.warm(engine.as_mut(), rows)?,
+                    None => warm_up_rows(engine.as_mut(), rows)?,
+                }
+            }
+        }
         let limits = config.limits.clone();
-        let runner =
-            Runner::start(engines, limits, self.clock).map_err(|error| error.to_string())?;
+        let tally = ledger.tally(&plan.name, version.version);
+        let runner = Runner::start(engines, limits, self.clock, Arc::clone(&tally))
+            .map_err(|error| error.to_string())?;
         tracing::info!(
             model = plan.name.as_str(),
             version = version.version,
@@ -112,9 +143,33 @@ impl Loader {
             platform,
             signature,
             most_rows: config.max_batch_size,
+            labels: plan.labels.clone(),
             document: config.document.clone(),
+            device: CPU,
+            load: self.clock.now() - start,
+            keeping: self.keeping(plan),
+            tally,
             runner,
             embedder,
+        })
+    }
+
+    /// Where the answers of this load of a model are kept, if they are.
+    fn keeping(&self, plan: &ModelPlan) -> Option<Keeping> {
+        if !plan.config.cached {
+            return None;
+        }
+        let Some(cache) = &self.cache else {
+            let model = plan.name.as_str();
+            tracing::warn!(
+                model,
+                "config.pbtxt: response_cache is ignored: --cache-bytes is 0"
+            );
+            return None;
+        };
+        Some(Keeping {
+            load: cache.load(),
+            cache: Arc::clone(cache),
         })
     }
 

@@ -6,9 +6,13 @@
     reason = "a test that meets the unexpected should say so and stop"
 )]
 
+mod cache;
 mod embeddings;
 mod kserve;
 mod library;
 mod process;
 mod repository;
+mod settings;
+mod statistics;
 mod support;
+mod warm_up;

@@ -103,17 +103,15 @@ fn a_port_in_use_exits_1_and_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let library = library();
-    let (code, said) = run(&[
-        "serve",
-        "--models",
-        models.path().to_str().unwrap(),
-        "--http",
-        &address,
-        "--onnxruntime",
-        library.to_str().unwrap(),
-    ]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains(&address), "{said}");
+    let folder = models.path().to_str().unwrap();
+    for (flag, other) in [("--http", "--metrics"), ("--metrics", "--http")] {
+        let mut arguments = vec!["serve", "--models", folder];
+        arguments.extend(["--onnxruntime", library.to_str().unwrap()]);
+        arguments.extend([flag, &address, other, "127.0.0.1:0"]);
+        let (code, said) = run(&arguments);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("{flag} {address}")), "{said}");
+    }
 }
 
 #[test]

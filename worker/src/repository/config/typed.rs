@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::queue::{TypedBatching, limits};
+use super::warmup::TypedWarmup;
 use super::{Config, Declared, VersionPolicy, at_least};
 use crate::tensor::Datatype;
 
@@ -28,6 +29,8 @@ pub struct Typed {
     default_model_filename: String,
     parameters: BTreeMap<String, TypedParameter>,
     model_transaction_policy: TypedTransaction,
+    model_warmup: Vec<TypedWarmup>,
+    response_cache: TypedCache,
 }
 
 #[derive(Default, Deserialize)]
@@ -94,6 +97,12 @@ struct TypedTransaction {
     decoupled: bool,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedCache {
+    enable: bool,
+}
+
 impl Typed {
     /// What it means for the model of this folder.
     pub fn check(self, folder: &str) -> Result<Config, String> {
@@ -105,7 +114,8 @@ impl Typed {
             .transpose()?;
         let instances = instances(&self.instance_group, &mut warnings)?;
         let threads = threads(&self.parameters, &mut warnings)?;
-        let limits = limits(self.dynamic_batching, max_batch_size, &mut warnings)?;
+        let limits = limits(self.dynamic_batching, max_batch_size)?;
+        let warmups = self.model_warmup.into_iter().map(TypedWarmup::check);
         let declare = |tensors: Vec<TypedTensor>, warnings: &mut Vec<String>| {
             let declared = tensors.into_iter().map(|tensor| tensor.check(warnings));
             declared.collect::<Result<Vec<_>, _>>()
@@ -128,6 +138,8 @@ impl Typed {
             threads,
             file,
             limits,
+            warmups: warmups.collect::<Result<_, _>>()?,
+            cached: self.response_cache.enable,
             document: Value::Null,
             warnings,
         })
@@ -167,15 +179,10 @@ impl TypedTensor {
             ("optional", self.optional),
             ("allow_ragged_batch", self.allow_ragged_batch),
             ("is_shape_tensor", self.is_shape_tensor),
-            ("label_filename", !self.label_filename.is_empty()),
         ];
         let given = ignored.iter().filter(|(_, given)| *given);
         warnings.extend(given.map(|(field, _)| format!("{field} of `{name}` is ignored")));
-        let datatype = match self.data_type.as_deref() {
-            None | Some("TYPE_INVALID") => None,
-            Some("TYPE_STRING") => Some(Datatype::Bytes),
-            Some(other) => Datatype::from_name(other.trim_start_matches("TYPE_")),
-        };
+        let datatype = datatype(self.data_type.as_deref());
         let reshape = self.reshape.map(|reshape| reshape.shape);
         for size in self.dims.iter().chain(reshape.iter().flatten()) {
             if *size < -1 || *size == 0 {
@@ -189,6 +196,7 @@ impl TypedTensor {
             datatype,
             dims: self.dims,
             reshape,
+            labels: (!self.label_filename.is_empty()).then_some(self.label_filename),
         })
     }
 }
@@ -206,6 +214,14 @@ impl TypedVersions {
             (None, Some(latest)) => VersionPolicy::Latest(latest.num_versions.max(1)),
             (None, None) => VersionPolicy::Latest(1),
         })
+    }
+}
+
+/// The type that goes by this name in a `config.pbtxt`; its parser knows no others.
+pub fn datatype(name: Option<&str>) -> Option<Datatype> {
+    match name? {
+        "TYPE_STRING" => Some(Datatype::Bytes),
+        other => Datatype::from_name(other.trim_start_matches("TYPE_")),
     }
 }
 

@@ -52,16 +52,32 @@ fn every_element_type_that_json_can_carry_comes_back_as_it_went() {
 }
 
 #[test]
-fn nan_and_infinity_are_422_never_invalid_json() {
+fn nan_and_infinity_are_null_in_json_and_counted_and_exact_in_binary() {
     let models = tempfile::tempdir().unwrap();
     put_log(models.path());
     let worker = Worker::start(models.path());
-    for bad in [0.0, -1.0] {
-        let x = json!({"name": "x", "shape": [2], "datatype": "FP32", "data": [1.0, bad]});
-        let answer = infer(&worker, "log", &json!({"inputs": [x]}));
-        assert_eq!(answer.status, 422, "{answer:?}");
-        assert!(answer.json()["error"].as_str().unwrap().contains("`y`"));
-    }
+    let x = json!({"name": "x", "shape": [3], "datatype": "FP32", "data": [1.0, 0.0, -1.0]});
+    let answer = infer(&worker, "log", &json!({"inputs": [x]})).json();
+    assert_eq!(answer["outputs"][0]["data"], json!([0.0, null, null]));
+    assert_eq!(answer["outputs"][0]["parameters"], json!({"not_finite": 2}));
+    let binary = json!({"inputs": [x], "parameters": {"binary_data_output": true}});
+    let answer = infer(&worker, "log", &binary);
+    let (json, bytes) = answer.parts();
+    assert_eq!(
+        json["outputs"][0]["parameters"],
+        json!({"binary_data_size": 12})
+    );
+    let (values, _) = bytes.as_chunks::<4>();
+    let values: Vec<f32> = values
+        .iter()
+        .map(|four| f32::from_le_bytes(*four))
+        .collect();
+    assert_eq!((values[0], values[1]), (0.0, f32::NEG_INFINITY));
+    assert!(values[2].is_nan());
+    let finite =
+        json!({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]});
+    let answer = infer(&worker, "log", &finite).json();
+    assert!(answer["outputs"][0].get("parameters").is_none(), "{answer}");
 }
 
 #[test]

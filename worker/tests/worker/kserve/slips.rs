@@ -37,7 +37,7 @@ fn shapes_types_and_data_that_do_not_fit_are_400_never_500() {
         (without("data"), "data"),
         (
             first("data", json!([1, 2, 3])),
-            "expected 4 elements in `data`, not 3",
+            "expected 4 elements, not 3",
         ),
         (first("data", json!(["1", "2", "3", "4"])), "strings"),
         (first("data", json!([1, 2, 3, null])), "can't be read"),
@@ -137,25 +137,4 @@ fn memory_that_runs_out_is_500_not_the_requests_fault() {
     let worker = Worker::start(models.path());
     let answer = worker.post("/v2/models/slow/infer", &slow_request(100_000_000));
     assert_eq!(answer.status, 500, "{answer:?}");
-}
-
-/// Shapes, types and data that a careless client may send, in every combination.
-
-#[test]
-fn binary_tensors_are_refused_with_what_to_write_instead() {
-    let (_models, worker) = plus();
-    let header = ["inference-header-content-length: 10"];
-    let by_header = worker.send("POST", "/v2/models/plus/infer", &header, b"0123456789abc");
-    let by_output = changed(|r| r["outputs"][0]["parameters"]["binary_data"] = json!(true));
-    let by_input = changed(|r| r["inputs"][0]["parameters"] = json!({"binary_data_size": 16}));
-    for answer in [
-        by_header,
-        infer(&worker, "plus", &by_output),
-        infer(&worker, "plus", &by_input),
-    ] {
-        assert_eq!(answer.status, 400, "{answer:?}");
-        assert!(answer.body.contains("binary_data=False"), "{answer:?}");
-    }
-    let classify = changed(|r| r["outputs"][0]["parameters"] = json!({"classification": 3}));
-    assert_eq!(infer(&worker, "plus", &classify).status, 400);
 }

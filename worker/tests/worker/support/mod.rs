@@ -32,11 +32,24 @@ pub fn library() -> PathBuf {
 
 /// The Python that has tritonclient: `FOREBAY_TEST_PYTHON`, else the one that `./run deps` made.
 #[expect(clippy::disallowed_methods, reason = "the test's own setting")]
-pub fn python() -> PathBuf {
+fn python() -> PathBuf {
     if let Some(named) = std::env::var_os("FOREBAY_TEST_PYTHON") {
         return PathBuf::from(named);
     }
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/bin/python")
+}
+
+/// Runs a script of `tests/clients` against an address; it says what it misses and fails, or ends well.
+pub fn run_client(script: &str, address: &str) {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    let mut client = Command::new(python());
+    let output = client
+        .arg(scripts.join(script))
+        .arg(address)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
 }
 
 /// A golden file shared with the proxy's tests.
@@ -56,12 +69,23 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// The command that serves a folder of models on free ports.
+fn serve(models: &Path) -> Command {
+    let library = library();
+    let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
+    serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
+    serve.args(["--onnxruntime", library.to_str().unwrap()]);
+    serve
+}
+
 /// A worker that serves a folder of models. Killed when dropped.
 pub struct Worker {
     child: Child,
     lines: Receiver<String>,
     log: String,
     pub address: String,
+    /// Where it tells metrics.
+    pub metrics: String,
 }
 
 impl Worker {
@@ -74,11 +98,14 @@ impl Worker {
 
     /// Starts on a free port and waits only until it listens.
     pub fn loading(models: &Path) -> Worker {
-        let library = library();
-        let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
-        serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
-        serve.args(["--onnxruntime", library.to_str().unwrap()]);
-        Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"))
+        Worker::spawn(serve(models).env("FOREBAY_LOG", "forebay_worker=debug"))
+    }
+
+    /// Starts with further arguments and what it logs by default, and waits until all models answer.
+    pub fn start_with(models: &Path, arguments: &[&str]) -> Worker {
+        let mut worker = Worker::spawn(serve(models).args(arguments));
+        worker.wait_for_line("ready");
+        worker
     }
 
     /// Starts this command and waits until it listens.
@@ -96,9 +123,15 @@ impl Worker {
             lines,
             log: String::new(),
             address: String::new(),
+            metrics: String::new(),
         };
-        let line = worker.wait_for_line("listening on http://");
-        worker.address = line.split("http://").nth(1).unwrap().trim().to_owned();
+        let mut told = |words: &str| {
+            let line = worker.wait_for_line(words);
+            let address = line.split("http://").nth(1).unwrap().trim();
+            address.trim_end_matches("/metrics").to_owned()
+        };
+        let (metrics, address) = (told("metrics on http://"), told("listening on http://"));
+        (worker.metrics, worker.address) = (metrics, address);
         worker
     }
 
@@ -149,6 +182,13 @@ impl Worker {
         self.send("GET", path, &[], b"")
     }
 
+    /// All metrics.
+    pub fn metrics(&self) -> String {
+        let answer = send_to(&self.metrics, "GET", "/metrics", &[], b"").finish();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body
+    }
+
     pub fn post(&self, path: &str, body: &str) -> Answer {
         self.send("POST", path, &[], body.as_bytes())
     }
@@ -159,18 +199,32 @@ impl Worker {
 
     /// Sends a request and leaves the answer to be read later.
     pub fn begin(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: worker\r\nconnection: close\r\n");
-        for header in headers {
-            head.push_str(&format!("{header}\r\n"));
-        }
-        head.push_str(&format!("content-length: {length}\r\n\r\n"));
-        stream.write_all(head.as_bytes()).unwrap();
-        // A worker that refuses early may close before it has read everything.
-        let _ = stream.write_all(body);
-        Exchange { stream }
+        send_to(&self.address, method, path, headers, body)
+    }
+}
+
+/// Sends a request to an address and leaves the answer to be read later.
+fn send_to(address: &str, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: worker\r\nconnection: close\r\n");
+    for header in headers {
+        head.push_str(&format!("{header}\r\n"));
+    }
+    head.push_str(&format!("content-length: {length}\r\n\r\n"));
+    stream.write_all(head.as_bytes()).unwrap();
+    // A worker that refuses early may close before it has read everything.
+    let _ = stream.write_all(body);
+    Exchange { stream }
+}
+
+/// Asks again until the answer is as wanted.
+#[expect(clippy::disallowed_methods, reason = "a deadline")]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
     }
 }
 
@@ -190,12 +244,14 @@ impl Exchange {
     pub fn finish(mut self) -> Answer {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let bytes_of_body = end.map_or_else(Vec::new, |end| bytes.split_off(end + 4));
+        let head = String::from_utf8(bytes).unwrap();
         Answer {
             status: head.get(9..12).unwrap_or("0").parse().unwrap(),
             head: head.to_ascii_lowercase(),
-            body: body.to_owned(),
+            body: String::from_utf8_lossy(&bytes_of_body).into_owned(),
+            bytes: bytes_of_body,
         }
     }
 }
@@ -205,10 +261,28 @@ impl Exchange {
 pub struct Answer {
     pub status: u16,
     pub head: String,
+    /// The body as text, with marks where it is none.
     pub body: String,
+    /// The body as it came.
+    pub bytes: Vec<u8>,
 }
 
 impl Answer {
+    /// The value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find_map(|(named, value)| (named == name).then_some(value))
+    }
+
+    /// The body's JSON and the bytes after it, of an answer with binary tensors.
+    pub fn parts(&self) -> (Value, &[u8]) {
+        let length = self.header("inference-header-content-length");
+        let length = length.and_then(|length| length.parse().ok());
+        let (json, bytes) = self.bytes.split_at(length.unwrap_or(self.bytes.len()));
+        let json = serde_json::from_slice(json);
+        (json.unwrap_or_else(|_| panic!("no JSON: {self:?}")), bytes)
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }

@@ -45,6 +45,11 @@ pub fn put(models: &Path, name: &str, graph: Graph) {
     fs::write(version.join("model.onnx"), graph.model()).unwrap();
 }
 
+/// Gives a model its `config.pbtxt`.
+pub fn configure(models: &Path, name: &str, text: &str) {
+    fs::write(models.join(name).join("config.pbtxt"), text).unwrap();
+}
+
 /// `sum` = a + b and `difference` = a - b, both of 2 columns.
 pub fn put_plus(models: &Path) {
     let axes = ["batch", "2"];
@@ -67,7 +72,7 @@ pub fn put_log(models: &Path) {
     put(models, "log", graph);
 }
 
-/// The element types that JSON can carry, each given back as it came.
+/// Every element type, each given back as it came.
 pub fn put_types(models: &Path) {
     let types = [
         ("BOOL", Type::Bool),
@@ -79,8 +84,10 @@ pub fn put_types(models: &Path) {
         ("INT16", Type::Int16),
         ("INT32", Type::Int32),
         ("INT64", Type::Int64),
+        ("FP16", Type::Float16),
         ("FP32", Type::Float),
         ("FP64", Type::Double),
+        ("BF16", Type::Bfloat16),
         ("BYTES", Type::String),
     ];
     for (name, kind) in types {
@@ -97,6 +104,19 @@ pub fn put_types(models: &Path) {
         .output("half", Type::Float16, &["n"])
         .output("y", Type::Float, &["n"]);
     put(models, "half", half);
+}
+
+/// Gives `x` back as scores of three classes, of which the first two are named.
+pub fn put_scores(models: &Path) {
+    let graph = Graph::default()
+        .node("Identity", &["x"], &["scores"])
+        .input("x", Type::Float, &["batch", "3"])
+        .output("scores", Type::Float, &["batch", "3"]);
+    put(models, "scores", graph);
+    let folder = models.join("scores");
+    let config = r#"output { name: "scores" data_type: TYPE_FP32 dims: 3 label_filename: "labels.txt" } max_batch_size: 4"#;
+    fs::write(folder.join("config.pbtxt"), config).unwrap();
+    fs::write(folder.join("labels.txt"), "cat\ndog\n").unwrap();
 }
 
 /// Multiplies n-by-n matrices: as slow as `n` says. The answer is a scalar, 0.

@@ -17,6 +17,7 @@ pub enum Type {
     Double = 11,
     Uint32 = 12,
     Uint64 = 13,
+    Bfloat16 = 16,
 }
 
 /// A message under construction.
