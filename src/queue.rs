@@ -14,6 +14,7 @@
 //! However a turn ends, whom its latest choice considered is written where the caller says: also who was refused, or
 //! waited in vain, can then be told why.
 
+mod foresee;
 mod spot;
 
 use std::pin::Pin;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
+pub use foresee::{Fate, Foreseen};
 pub use spot::Spot;
 
 use crate::clock::Clock;
