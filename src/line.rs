@@ -3,6 +3,7 @@
 //! Everything else in the house is a step of it. The exchange counts and logs the request once, however it ends; after
 //! the line has returned, the body it returned owns the exchange and the place on the worker.
 
+mod dry_run;
 mod own;
 
 use std::pin::pin;

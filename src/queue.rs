@@ -14,6 +14,7 @@
 //! However a turn ends, whom its latest choice considered is written where the caller says: also who was refused, or
 //! waited in vain, can then be told why.
 
+mod foresee;
 mod refusal;
 mod spot;
 
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
+pub use foresee::{Fate, Foreseen};
 pub use refusal::unless_silent;
 use refusal::{TAKEN, come_back, full, refusal};
 pub use spot::Spot;

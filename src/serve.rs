@@ -131,6 +131,10 @@ fn sights(app: &Arc<App>, plan: &Plan) -> Sights {
             let app = app.clone();
             Box::new(move |name, hand| status::change(&app, name, hand))
         },
+        dry_run: {
+            let app = app.clone();
+            Box::new(move |path, body| app.dry_run(path, body))
+        },
         tenants: {
             let admission = app.admission.clone();
             Box::new(move || admission.accounts())

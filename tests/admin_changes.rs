@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use support::client::request;
 use support::engine::Engine;
+use support::engine::knobs::Failure;
 use support::expect_soon;
 use support::prompt::{CHAT, chat, stream};
 use support::proxy::{BEARER, Proxy, TOKEN};
@@ -204,4 +205,129 @@ fn what_can_not_be_done_is_said_in_the_admin_sides_shape() {
     let read = proxy.ask_admin(DRAIN);
     assert_eq!((read.status, read.header("allow")), (405, Some("POST")));
     assert!(proxy.all_are_up(), "nothing was changed");
+}
+
+#[test]
+fn a_drain_outlasts_an_ejection_and_a_second_drain_says_a_new_time() {
+    let (_engines, proxy) = pair();
+    proxy.change(DRAIN, r#"{"within": "10m"}"#);
+    let first = proxy.worker("a");
+    let ejected = proxy
+        .change("/api/workers/a/eject", r#"{"within": "100ms"}"#)
+        .json();
+    assert_eq!(
+        (&ejected["state"], &ejected["until"]),
+        (&"draining".into(), &first["until"])
+    );
+    let again = proxy.change(DRAIN, r#"{"within": "20m"}"#).json();
+    assert_eq!(again["state"], "draining");
+    assert_ne!(again["until"], first["until"]);
+    let endless = proxy.change(DRAIN, "").json();
+    assert!(endless.get("until").is_none(), "{endless}");
+}
+
+#[test]
+fn one_that_its_errors_took_out_is_let_in_by_hand() {
+    let engines = [Engine::start(), Engine::start()];
+    let rules = "[eject]\nfirst = \"5m\"\nmax = \"5m\"\n[routing]\npolicy = \"round_robin\"\nretries = { extra = 0 }";
+    let proxy = Proxy::setup()
+        .section(rules)
+        .worker("a", &engines[0])
+        .worker("b", &engines[1])
+        .start();
+    engines[0].tune(|knobs| knobs.fail(Failure::Status(500), 3));
+    for _ in 0..6 {
+        proxy.chat(&chat("x"));
+    }
+    let row = proxy.worker("a");
+    assert_eq!(
+        (&row["state"], row.get("override")),
+        (&"ejected".into(), None),
+        "{row}"
+    );
+    let back = proxy.change(RESUME, "").json();
+    assert_eq!(
+        (&back["state"], &back["slow_start"]),
+        (&"up".into(), &1.into()),
+        "{back}"
+    );
+    expect_soon("it is asked again", || {
+        proxy.chat(&chat("x")).header("x-forebay-worker") == Some("a")
+    });
+}
+
+#[test]
+fn changes_at_the_same_time_leave_one_of_them() {
+    let (_engines, proxy) = pair();
+    std::thread::scope(|scope| {
+        for turn in 0..8 {
+            let proxy = &proxy;
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    let answer = match turn % 4 {
+                        0 => proxy.change(DRAIN, ""),
+                        1 => proxy.change(RESUME, ""),
+                        2 => proxy.change("/api/workers/a/eject", r#"{"within": "1m"}"#),
+                        _ => proxy.change("/api/workers/a/speed", r#"{"speed": 2}"#),
+                    };
+                    assert_eq!(answer.status, 200);
+                    assert_eq!(answer.json()["name"], "a");
+                }
+            });
+        }
+    });
+    assert_eq!(proxy.change(RESUME, "").json()["state"], "up");
+    expect_soon("each is in the log", || {
+        let log = proxy.stderr();
+        let lines = |what: &str| log.lines().filter(|line| line.contains(what)).count();
+        [
+            "drained by hand by",
+            "resumed by hand by",
+            "ejected by hand by",
+            "speed set by hand by",
+        ]
+        .map(lines)
+            == [20, 21, 20, 20]
+    });
+}
+
+#[test]
+fn a_restart_forgets_what_was_changed_by_hand() {
+    let engine = Engine::start();
+    let state = tempfile::tempdir().unwrap();
+    let start = || {
+        Proxy::setup()
+            .state(state.path())
+            .worker("a", &engine)
+            .start()
+    };
+    let proxy = start();
+    proxy.change(DRAIN, "");
+    proxy.change("/api/workers/a/speed", r#"{"speed": 2}"#);
+    proxy.signal("TERM");
+    proxy.wait_exit(Duration::from_secs(10));
+    let row = start().worker("a");
+    assert_eq!(
+        (&row["state"], row.get("override")),
+        (&"up".into(), None),
+        "{row}"
+    );
+}
+
+#[test]
+fn names_are_taken_as_they_are_written_in_a_path() {
+    let (_engines, proxy) = pair();
+    for (path, status) in [
+        ("/api/workers/%61/resume", 200),
+        ("/api/workers/a%2F..%2Fb/resume", 404),
+        ("/api/workers/../workers/a/resume", 404),
+        ("/api/workers/%C3%A4/resume", 404),
+        ("/api/workers/%/resume", 404),
+        ("/api/workers//resume", 404),
+        ("/api/workers/a/resume/", 404),
+        ("/api/workers/a/RESUME", 404),
+    ] {
+        let answer = proxy.change(path, "");
+        assert_eq!(answer.status, status, "{path} {}", answer.text());
+    }
 }

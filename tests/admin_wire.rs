@@ -10,7 +10,9 @@ use forebay::admin::token::{Origin, TokenSource};
 use forebay::admin::{Admin, FleetView, QueueView, Sights};
 use forebay::clock::Clock;
 use forebay::config::plan::{AccessTarget, LogLevel, LogPlan, Secret};
+use forebay::fault::{Fault, Kind};
 use forebay::observe::Observe;
+use forebay::queue::Foreseen;
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::service::service_fn;
@@ -36,6 +38,7 @@ fn admin(listen: SocketAddr) -> Admin {
         config: "{}".into(),
         tenants: Box::new(forebay::admission::Accounts::default),
         change: Box::new(|_, _| false),
+        dry_run: Box::new(|_, _| Foreseen::refused(Fault::new(Kind::NoRoute, "no path"))),
         fleet: Box::new(|| FleetView {
             workers: Vec::new(),
             queued: Vec::new(),

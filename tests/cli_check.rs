@@ -1,34 +1,26 @@
 //! The real binary: exit codes and what is said where.
-#![expect(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
 
 use std::fs;
 use std::process::{Command, Stdio};
 
+use support::command::{self, Said};
 use tempfile::TempDir;
 
 const GOOD: &str =
     "[[worker]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nengine = \"vllm\"\nmodels = [\"m\"]\n";
 
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 /// Runs the binary in a folder of its own.
 fn forebay(folder: &TempDir, arguments: &[&str]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
-        .args(arguments)
-        .current_dir(folder.path())
-        .env_clear()
-        .env("HOME", folder.path())
-        .output()
-        .unwrap();
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    let home = [("HOME", folder.path().to_str().unwrap())];
+    command::forebay(folder.path(), &home, arguments)
 }
 
 fn folder_with(text: &str) -> TempDir {

@@ -9,36 +9,20 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 use std::time::Duration;
 
 use support::client::request;
+use support::command::{self, Said};
 use support::engine::Engine;
 use support::engine::knobs::Failure;
 use support::expect_soon;
 use support::prompt::{CHAT, chat, stream};
 use support::proxy::{Proxy, TOKEN};
-
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
+use support::queue::occupy;
 
 /// Runs a verb beside this proxy, with these variables and no others.
 fn forebay_with(proxy: &Proxy, variables: &[(&str, &str)], arguments: &[&str]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
-        .args(arguments)
-        .current_dir(proxy.folder())
-        .env_clear()
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    command::forebay(proxy.folder(), variables, arguments)
 }
 
 /// The same with the token of all tests.
@@ -56,13 +40,7 @@ fn told(proxy: &Proxy, arguments: &[&str]) -> String {
         "{arguments:?}"
     );
     let is_table = !arguments.contains(&"--json");
-    let mut lines = said.out.lines();
-    let wide = lines.find(|line| is_table && line.chars().count() > 80);
-    assert!(
-        wide.is_none() && !said.out.contains('\u{1b}'),
-        "{}",
-        said.out
-    );
+    assert!(!is_table || said.fits(), "{}", said.out);
     said.out
 }
 
@@ -88,7 +66,8 @@ fn workers_are_listed_and_changed() {
     let drained = told(&proxy, &["workers"]);
     assert!(drained.contains("\n  drained by hand\n"), "{drained}");
     told(&proxy, &["workers", "resume", "desk"]);
-    told(&proxy, &["workers", "speed", "desk", "2.5"]);
+    let faster = told(&proxy, &["workers", "speed", "desk", "2.5"]);
+    assert!(faster.contains("\n  speed 2.5 set by hand\n"), "{faster}");
     let row = proxy.worker("desk");
     assert_eq!(
         (&row["state"], &row["override"]["speed"]),
@@ -117,6 +96,64 @@ fn a_drain_waits_for_what_the_worker_holds() {
         drop(held);
         assert!(waits.join().unwrap().contains("\nw "));
     });
+}
+
+#[test]
+fn a_wait_ends_when_nobody_wants_the_drain_any_more() {
+    let engine = Engine::start();
+    let proxy = Proxy::setup().worker("w", &engine).start();
+    let _held = occupy(&proxy, &engine);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| forebay(&proxy, &["workers", "drain", "w", "--wait"]));
+        expect_soon("it is drained", || proxy.worker("w")["state"] == "draining");
+        assert_eq!(proxy.change("/api/workers/w/resume", "").status, 200);
+        let said = waits.join().unwrap();
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""));
+        assert!(
+            said.err.contains("w is not drained any more"),
+            "{}",
+            said.err
+        );
+    });
+}
+
+#[test]
+fn a_wait_ends_with_the_proxy() {
+    let engine = Engine::start();
+    let proxy = Proxy::setup().worker("w", &engine).start();
+    let _held = occupy(&proxy, &engine);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| forebay(&proxy, &["workers", "drain", "w", "--wait"]));
+        expect_soon("it is drained", || proxy.worker("w")["state"] == "draining");
+        proxy.signal("KILL");
+        let said = waits.join().unwrap();
+        assert_eq!(said.code, Some(1));
+        assert!(said.err.contains("No proxy answers at"), "{}", said.err);
+    });
+}
+
+#[test]
+fn a_request_that_nobody_sends_is_foreseen() {
+    let engine = Engine::start();
+    let proxy = Proxy::setup().worker("w", &engine).start();
+    let body = chat("canary");
+    let table = told(&proxy, &["why", "--dry-run", &body]);
+    assert!(table.starts_with("it would go to w: "), "{table}");
+    assert!(table.contains("\nw              picked "), "{table}");
+    std::fs::write(proxy.folder().join("body.json"), &body).unwrap();
+    let json = told(&proxy, &["why", "--dry-run", "@body.json", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["worker"], &json["model"]),
+        (&"w".into(), &"m".into())
+    );
+    let other = forebay(&proxy, &["why", "--dry-run", &body, "--path", "/nowhere"]);
+    let refused = "it would be refused: 404 no_route: no [[route]]";
+    assert!(other.out.starts_with(refused), "{}", other.out);
+    assert_eq!(engine.count(), 0, "nothing was sent");
+    let missing = forebay(&proxy, &["why", "--dry-run", "@missing"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(!proxy.stderr().contains("canary"));
 }
 
 #[test]
@@ -183,6 +220,14 @@ fn what_is_wrong_with_the_arguments_is_2_and_what_does_not_work_1() {
     for (arguments, part) in [
         (&["workers", "drain", "dsk"][..], "did you mean desk?"),
         (&["workers", "speed", "desk", "0"], "from 0.001 to 1000"),
+        (&["workers", "speed", "desk", "1e9"], "from 0.001 to 1000"),
+        (&["workers", "speed", "desk", "NaN"], "is no speed"),
+        (&["workers", "speed", "desk", "inf"], "is no speed"),
+        (
+            &["workers", "drain", "../desk/%2F"],
+            "no worker of this name",
+        ),
+        (&["workers", "resume", "dësk"], "did you mean desk?"),
         (
             &["workers", "drain", "desk", "--within", "10"],
             "the unit is missing",
@@ -235,31 +280,7 @@ fn the_state_folder_tells_address_and_token_to_its_owner_alone() {
     // From elsewhere the folder can be named as systemd does.
     let state = proxy.folder().join("state");
     let elsewhere = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
-        .arg("workers")
-        .current_dir(elsewhere.path())
-        .env_clear()
-        .env("STATE_DIRECTORY", state)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-#[test]
-fn every_verb_shows_an_example() {
-    let engine = Engine::start();
-    let proxy = Proxy::setup().worker("desk", &engine).start();
-    for verb in ["workers", "requests", "why"] {
-        let said = forebay(&proxy, &[verb, "--help"]);
-        assert_eq!(said.code, Some(0));
-        assert!(said.out.contains("Example:\n  forebay "), "{}", said.out);
-    }
-    for verb in ["list", "drain", "resume", "speed"] {
-        let said = forebay(&proxy, &["workers", verb, "--help"]);
-        assert!(
-            said.out.contains("Example:\n  forebay workers "),
-            "{}",
-            said.out
-        );
-    }
+    let named = [("STATE_DIRECTORY", state.to_str().unwrap())];
+    let listed = command::forebay(elsewhere.path(), &named, &["workers"]);
+    assert_eq!(listed.code, Some(0), "{}", listed.err);
 }

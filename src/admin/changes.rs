@@ -8,6 +8,7 @@
 //! | `speed` | `{"speed": 4.0}` | a guess as `worker.speed` is one; what was learned of its speed is forgotten |
 //!
 //! The answer is the worker's row of `/api/workers`, whose `override` shows what is held by hand. Changes outlive no restart.
+//! A worker that is drained stays so when it is ejected: the ejection would end, and with it what its operator wanted.
 //! Each is a line in the log, at every level but `error`: who asked, by the token or from a browser, and what for.
 
 use std::time::Duration;
@@ -16,18 +17,15 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::answer::Answer;
 use super::door::Shown;
 use crate::config::quantity;
 use crate::decide::ByHand;
-use crate::facts::name_in_path;
 use crate::units::Seconds;
 
-/// No change takes more words, in bytes.
-const LONGEST: usize = 4 << 10;
-/// The longest that anybody takes to say it.
+/// The longest that anybody takes to say what is wanted.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A longer time is no time but a mistake.
 const LONGEST_TIME: Seconds = Seconds(30.0 * 86_400.0);
@@ -35,13 +33,14 @@ const LONGEST_TIME: Seconds = Seconds(30.0 * 86_400.0);
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;
 
 /// What is to be done to whom.
-pub(super) struct Order {
-    pub worker: String,
-    verb: Verb,
+pub(super) struct Order<'a> {
+    pub worker: &'a str,
+    pub verb: Verb,
 }
 
-#[derive(Clone, Copy)]
-enum Verb {
+/// What may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
     Drain,
     Eject,
     Resume,
@@ -52,6 +51,7 @@ enum Verb {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Bounded {
+    #[serde(default, deserialize_with = "text")]
     within: Option<String>,
 }
 
@@ -66,23 +66,7 @@ struct Faster {
     speed: f64,
 }
 
-impl Order {
-    /// What a path orders.
-    pub(super) fn in_path(path: &str) -> Option<Self> {
-        let (name, verb) = path.strip_prefix("/api/workers/")?.rsplit_once('/')?;
-        let verb = match verb {
-            "drain" => Verb::Drain,
-            "eject" => Verb::Eject,
-            "resume" => Verb::Resume,
-            "speed" => Verb::Speed,
-            _ => return None,
-        };
-        Some(Order {
-            worker: name_in_path(name).into_owned(),
-            verb,
-        })
-    }
-
+impl Order<'_> {
     /// The change that it comes to with this body; or what is wrong with the body.
     pub(super) fn change(&self, body: &[u8]) -> Result<ByHand, String> {
         match self.verb {
@@ -97,8 +81,7 @@ impl Order {
                 Ok(ByHand::Resume)
             }
             Verb::Speed => {
-                let wanted = r#"{"speed": 4.0}"#;
-                let Faster { speed } = sonic_rs::from_slice(body).map_err(|_| expected(wanted))?;
+                let Faster { speed } = object(body, r#"{"speed": 4.0}"#)?;
                 if !SPEEDS.contains(&speed) {
                     return Err("a speed is from 0.001 to 1000".to_owned());
                 }
@@ -108,19 +91,19 @@ impl Order {
     }
 }
 
-/// Reads what is to be changed.
-pub(super) async fn read<B>(body: B) -> Result<Bytes, Answer>
+/// Reads a body of so many bytes at the most.
+pub(super) async fn read<B>(body: B, most: usize) -> Result<Bytes, Answer>
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let whole = Limited::new(body, LONGEST).collect();
+    let whole = Limited::new(body, most).collect();
     match tokio::time::timeout(PATIENCE, whole).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(_)) => Err(Answer::refusal(
             StatusCode::PAYLOAD_TOO_LARGE,
             "body_too_large",
-            "no change takes more than 4 KiB to say",
+            &format!("this path takes a body of up to {} KiB", most >> 10),
         )),
         Err(_) => Err(Answer::refusal(
             StatusCode::REQUEST_TIMEOUT,
@@ -131,8 +114,8 @@ where
 }
 
 /// Takes a change down.
-pub(super) fn log(shown: Shown, order: &Order, change: ByHand) {
-    let (by, worker) = (shown.label(), &*order.worker);
+pub(super) fn log(shown: Shown, worker: &str, change: ByHand) {
+    let by = shown.label();
     match change {
         ByHand::Drain {
             within: Some(within),
@@ -149,6 +132,11 @@ pub(super) fn log(shown: Shown, order: &Order, change: ByHand) {
         ByHand::Resume => tracing::warn!(by, worker, "resumed by hand"),
         ByHand::Speed(speed) => tracing::warn!(by, worker, speed, "speed set by hand"),
     }
+}
+
+/// A text where there is one: `null` is none.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(from).map(Some)
 }
 
 fn within(body: &[u8]) -> Result<Option<Seconds>, String> {
@@ -171,62 +159,58 @@ fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8], form: &str) -> Resul
     if body.trim_ascii().is_empty() {
         return Ok(T::default());
     }
-    sonic_rs::from_slice(body).map_err(|_| expected(form))
+    object(body, form)
 }
 
-fn expected(form: &str) -> String {
-    format!("the body is not what this takes: {form}")
+/// A body of this form. An array would do as well for serde, and is not what anybody means.
+fn object<'a, T: Deserialize<'a>>(body: &'a [u8], form: &str) -> Result<T, String> {
+    let object = Some(body).filter(|body| body.trim_ascii().starts_with(b"{"));
+    let read = object.and_then(|body| sonic_rs::from_slice(body).ok());
+    read.ok_or_else(|| format!("the body is not what this takes: {form}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn change(path: &str, body: &str) -> Option<Result<ByHand, String>> {
-        Some(Order::in_path(path)?.change(body.as_bytes()))
+    fn change(verb: Verb, body: &str) -> Result<ByHand, String> {
+        Order { worker: "a", verb }.change(body.as_bytes())
     }
 
     #[test]
-    fn an_order_names_a_worker_and_says_what() {
-        let drained = |within| Some(Ok(ByHand::Drain { within }));
-        assert_eq!(change("/api/workers/a/drain", ""), drained(None));
+    fn an_order_says_what() {
+        let drained = |within| Ok(ByHand::Drain { within });
+        assert_eq!(change(Verb::Drain, ""), drained(None));
         let ten = r#"{"within": "10m"}"#;
-        assert_eq!(
-            change("/api/workers/a/drain", ten),
-            drained(Some(Seconds(600.0)))
-        );
-        assert_eq!(
-            change("/api/workers/a/speed", r#"{"speed": 4}"#),
-            Some(Ok(ByHand::Speed(4.0)))
-        );
-        assert_eq!(
-            change("/api/workers/a/resume", "{}"),
-            Some(Ok(ByHand::Resume))
-        );
-        let order = Order::in_path("/api/workers/a%2Fb/eject").unwrap();
-        assert_eq!(order.worker, "a/b");
-        for path in ["/api/workers/a", "/api/workers/a/", "/api/workers/a/stop"] {
-            assert!(Order::in_path(path).is_none(), "{path}");
-        }
+        assert_eq!(change(Verb::Drain, ten), drained(Some(Seconds(600.0))));
+        let four = change(Verb::Speed, r#"{"speed": 4}"#);
+        assert_eq!(four, Ok(ByHand::Speed(4.0)));
+        assert_eq!(change(Verb::Resume, "{}"), Ok(ByHand::Resume));
     }
 
     #[test]
     fn what_can_not_be_meant_is_refused() {
         for (verb, body) in [
-            ("drain", "10m"),
-            ("drain", r#"{"for": "10m"}"#),
-            ("drain", r#"{"within": 10}"#),
-            ("drain", r#"{"within": "10"}"#),
-            ("eject", r#"{"within": "0s"}"#),
-            ("eject", r#"{"within": "31d"}"#),
-            ("resume", r#"{"within": "1s"}"#),
-            ("speed", ""),
-            ("speed", r#"{"speed": 0}"#),
-            ("speed", r#"{"speed": 1e9}"#),
-            ("speed", r#"{"speed": "4"}"#),
+            (Verb::Drain, "10m"),
+            (Verb::Drain, r#"{"for": "10m"}"#),
+            (Verb::Drain, r#"{"within": 10}"#),
+            (Verb::Drain, r#"{"within": null}"#),
+            (Verb::Drain, "null"),
+            (Verb::Drain, "[]"),
+            (Verb::Drain, r#"{"within": "10"}"#),
+            (Verb::Eject, r#"{"within": "0s"}"#),
+            (Verb::Eject, r#"{"within": "31d"}"#),
+            (Verb::Resume, r#"{"within": "1s"}"#),
+            (Verb::Speed, ""),
+            (Verb::Speed, r#"{"speed": 0}"#),
+            (Verb::Speed, r#"{"speed": 1e9}"#),
+            (Verb::Speed, r#"{"speed": NaN}"#),
+            (Verb::Speed, r#"{"speed": 1e999}"#),
+            (Verb::Speed, r#"{"speed": -4}"#),
+            (Verb::Speed, r#"{"speed": "4"}"#),
+            (Verb::Speed, "[4.0]"),
         ] {
-            let refused = change(&format!("/api/workers/a/{verb}"), body).unwrap();
-            assert!(refused.is_err(), "{verb} {body}");
+            assert!(change(verb, body).is_err(), "{verb:?} {body}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Where most of a request's time went, in one sentence.
 //!
 //! Some of a request's time is measured: the wait in line, the moments when it was sent, when a first byte came and when it
-//! ended. What passed inside a worker before its first byte is not; it is divided as the price of that worker had expected
-//! it to be, in proportion. So the parts always sum up to the whole, and a sentence that says "prefill" means: that is what
+//! ended, and the way to its worker. What passed inside a worker before its first byte is not; it is divided as the price of
+//! that worker had expected it to be, in proportion. So the parts always sum up to the whole, and a sentence that says "prefill" means: that is what
 //! this worker was believed to be at.
 //!
 //! | part | what |
@@ -111,13 +111,15 @@ impl<'a> Parts<'a> {
         *self.seconds.entry(part).or_default() += span.0.max(0.0);
     }
 
-    /// The time before the first byte, in proportion to what was expected; and that after it.
+    /// The time before the first byte: the way, and the rest in proportion to what was expected; and that after it.
     fn divide(&mut self, before: Seconds, after: Seconds) {
         let term = self.expected();
         let decode = term("decode");
         let whole = after.0 <= before.0 * AT_ONCE;
+        let way = Seconds(term("net")).min(before);
+        let inside = before - way;
+        self.add("network", way);
         let expected = [
-            ("network", term("net")),
             ("swap", term("lora") + term("swap")),
             ("queue", term("wait")),
             ("prefill", term("own")),
@@ -126,11 +128,11 @@ impl<'a> Parts<'a> {
         let sum: f64 = expected.iter().map(|(_, span)| span).sum();
         if sum > 0.0 {
             for (part, span) in expected {
-                self.add(part, before * (span / sum));
+                self.add(part, inside * (span / sum));
             }
-            self.inside = before.0 * expected[2].1 / sum;
+            self.inside = inside.0 * term("wait") / sum;
         } else {
-            self.add("prefill", before);
+            self.add("prefill", inside);
         }
         self.add(if decode > 0.0 { "decode" } else { "network" }, after);
     }

@@ -11,9 +11,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HOST};
+use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, Request};
 use subtle::ConstantTimeEq as _;
 
 use super::token::{Origin, TokenSource, random_text};
@@ -33,7 +34,7 @@ pub(super) struct Door {
 }
 
 /// Of a browser's changes.
-const CSRF_HEADER: &str = "x-forebay-csrf";
+pub(super) const CSRF_HEADER: &str = "x-forebay-csrf";
 
 /// By what somebody showed that he may come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +83,11 @@ impl Door {
         }
     }
 
-    pub(super) fn judge<B>(&self, request: &Request<B>) -> Verdict {
-        if !self.knows_host(request) {
+    pub(super) fn judge(&self, head: &Parts) -> Verdict {
+        if !self.knows_host(head) {
             return Verdict::ForeignHost;
         }
-        let uri = request.uri();
+        let uri = &head.uri;
         if uri.path() == "/"
             && let Some(token) = uri.query().and_then(token_in_query)
         {
@@ -97,7 +98,7 @@ impl Door {
                 Verdict::Unauthorized
             };
         }
-        let headers = request.headers();
+        let headers = &head.headers;
         if self.is_bearer(headers) {
             Verdict::Enter(Shown::Token)
         } else if self.has_cookie(headers) {
@@ -132,11 +133,11 @@ impl Door {
             .any(|value| is_same(value, &self.session))
     }
 
-    fn knows_host<B>(&self, request: &Request<B>) -> bool {
-        let named = match request.uri().authority() {
+    fn knows_host(&self, head: &Parts) -> bool {
+        let named = match head.uri.authority() {
             Some(authority) => Some(authority.clone()),
-            None => request
-                .headers()
+            None => head
+                .headers
                 .get(HOST)
                 .and_then(|host| Authority::try_from(host.as_bytes()).ok()),
         };
@@ -169,6 +170,8 @@ fn token_in_query(query: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
     fn door(listen: &str) -> Door {
@@ -183,7 +186,7 @@ mod tests {
         door("127.0.0.1:7071")
     }
 
-    fn asked(uri: &str, headers: &[(&str, &str)]) -> Request<()> {
+    fn asked(uri: &str, headers: &[(&str, &str)]) -> Parts {
         let mut request = Request::get(uri);
         if !headers.iter().any(|(name, _)| *name == "host") {
             request = request.header("host", "127.0.0.1:7071");
@@ -191,7 +194,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        request.body(()).unwrap()
+        request.body(()).unwrap().into_parts().0
     }
 
     #[test]
@@ -301,6 +304,7 @@ mod tests {
     #[test]
     fn a_host_must_be_named_and_the_requests_own_authority_goes_first() {
         let nameless = Request::get("/api/workers").body(()).unwrap();
+        let (nameless, ()) = nameless.into_parts();
         assert_eq!(local().judge(&nameless), Verdict::ForeignHost);
         let absolute = asked("http://evil.example/api/workers", &[]);
         assert_eq!(local().judge(&absolute), Verdict::ForeignHost);

@@ -5,6 +5,8 @@
 //! is behind the door (`door.rs`). What reads takes `GET` and `HEAD` and no body; what changes takes `POST`, and of a
 //! browser a header that only our own page can send (`changes.rs`).
 //!
+//! Which paths there are stands in one table (`routes.rs`), which the OpenAPI document is written from.
+//!
 //! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, hands over what an operator
 //! wants changed, and turns a request into an answer. Query strings hold the token or the wishes of a search
 //! (`search.rs`), and appear in no answer and no log.
@@ -14,8 +16,11 @@ mod answer;
 mod changes;
 mod culprit;
 mod door;
+mod dry_run;
+mod openapi;
 mod queue;
 mod requests;
+mod routes;
 mod search;
 mod tenants;
 pub mod token;
@@ -25,6 +30,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::Full;
@@ -36,12 +42,13 @@ use crate::admission::Accounts;
 use crate::clock;
 use crate::config::suggest::nearest;
 use crate::decide::ByHand;
-use crate::facts::name_in_path;
 use crate::observe::Observe;
 use crate::observe::decisions::MOST_KEPT;
+use crate::queue::Foreseen;
 use answer::{Answer, HTML, JSON, METRICS, TEXT};
 use changes::Order;
 use door::{Door, Shown, Verdict};
+use routes::View;
 use token::TokenSource;
 
 /// The status page. `{nonce}` stands where the nonce of each answer goes.
@@ -51,6 +58,8 @@ const LOCKED: &str = include_str!("locked.html");
 
 /// Changes a worker by hand; false when there is none of this name.
 pub type Change = dyn Fn(&str, ByHand) -> bool + Send + Sync;
+/// Tells what would become of a request to this path, with this body.
+pub type DryRun = dyn Fn(&str, &Bytes) -> Foreseen + Send + Sync;
 /// Draws the line.
 pub type DrawQueue = dyn Fn(Option<&str>) -> QueueView + Send + Sync;
 
@@ -68,6 +77,8 @@ pub struct Sights {
     pub tenants: Box<dyn Fn() -> Accounts + Send + Sync>,
     /// Changes a worker.
     pub change: Box<Change>,
+    /// Foresees what would become of a request.
+    pub dry_run: Box<DryRun>,
 }
 
 impl std::fmt::Debug for Sights {
@@ -99,62 +110,75 @@ impl Admin {
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let method = request.method().clone();
-        let asks_for_change =
-            method == Method::POST && matches!(self.door.judge(&request), Verdict::Enter(_));
         let (head, body) = request.into_parts();
-        let told = if asks_for_change {
-            changes::read(body).await
-        } else {
-            Ok(Bytes::new())
+        let told = match routes::find(head.uri.path()) {
+            Some((route, _)) if head.method == Method::POST && self.lets_change(&head) => {
+                changes::read(body, route.view.longest_body()).await
+            }
+            _ => Ok(Bytes::new()),
         };
-        let answer = told.map(|body| self.respond(&Request::from_parts(head, body)));
+        let answer = told.map(|body| self.respond(&head, &body));
         answer
             .unwrap_or_else(|refusal| refusal)
-            .into_response(&method)
+            .into_response(&head.method)
     }
 
-    fn respond(&self, request: &Request<Bytes>) -> Answer {
-        match request.uri().path() {
-            "/health" => self.read(request, |_| Answer::new(StatusCode::OK, TEXT, "ok\n")),
-            "/ready" => self.read(request, Self::ready),
-            "/metrics" => self.read(request, Self::metrics),
-            path => match self.door.judge(request) {
-                Verdict::ForeignHost => foreign_host(),
-                Verdict::Unauthorized => self.unauthorized(path),
-                Verdict::TakeCookie => self.read(request, Self::welcome),
-                Verdict::Enter(shown) => self.inside(request, shown),
+    /// Whether the body of this request is worth reading.
+    fn lets_change(&self, head: &Parts) -> bool {
+        let verdict = self.door.judge(head);
+        matches!(verdict, Verdict::Enter(shown) if shown.may_change(&head.headers))
+    }
+
+    fn respond(&self, head: &Parts, body: &Bytes) -> Answer {
+        let path = head.uri.path();
+        let found = routes::find(path);
+        match found.as_ref().map(|(route, _)| route.view) {
+            Some(View::Health) => self.read(head, |_| Answer::new(StatusCode::OK, TEXT, "ok\n")),
+            Some(View::Ready) => self.read(head, Self::ready),
+            Some(View::Metrics) => self.read(head, Self::metrics),
+            _ => match (self.door.judge(head), found) {
+                (Verdict::ForeignHost, _) => foreign_host(),
+                (Verdict::Unauthorized, _) => self.unauthorized(path),
+                (Verdict::TakeCookie, _) => self.read(head, Self::welcome),
+                (Verdict::Enter(shown), Some((route, name))) if route.view.takes_post() => self
+                    .post(head, shown, |admin| {
+                        admin.act(route.view, shown, &name, (head, body))
+                    }),
+                (Verdict::Enter(_), Some((route, name))) => {
+                    self.read(head, |admin| admin.show(route.view, &name, head))
+                }
+                (Verdict::Enter(_), None) => {
+                    Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
+                }
             },
         }
     }
 
-    fn inside(&self, request: &Request<Bytes>, shown: Shown) -> Answer {
-        match request.uri().path() {
-            "/" => self.read(request, |_| page(StatusCode::OK, PAGE)),
-            "/api/workers" => self.read(request, Self::workers),
-            "/api/queue" => self.read(request, |admin| {
-                Answer::json(sonic_rs::to_string(&(admin.sights.queue)(None)))
-            }),
-            "/api/tenants" => self.read(request, Self::tenants),
-            "/api/config" => self.read(request, |admin| {
-                Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
-            }),
-            "/api/requests" => self.read(request, |admin| admin.search(request.uri().query())),
-            path => {
-                if let Some(id) = path.strip_prefix("/api/requests/") {
-                    self.read(request, |admin| admin.decision(&name_in_path(id)))
-                } else if let Some(order) = Order::in_path(path) {
-                    self.change(request, shown, &order)
-                } else {
-                    Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
-                }
-            }
+    /// What is behind the door to look at.
+    fn show(&self, view: View, name: &str, head: &Parts) -> Answer {
+        match view {
+            View::Workers => Answer::json((self.sights.fleet)().to_json(clock::wall())),
+            View::Queue => Answer::json(sonic_rs::to_string(&(self.sights.queue)(None))),
+            View::Tenants => Answer::json(tenants::to_json(&(self.sights.tenants)())),
+            View::Config => Answer::new(StatusCode::OK, JSON, self.sights.config.clone()),
+            View::Requests => self.search(head.uri.query()),
+            View::Request => self.decision(name),
+            View::OpenApi => Answer::json(openapi::document()),
+            _ => page(StatusCode::OK, PAGE),
+        }
+    }
+
+    /// Does what was ordered.
+    fn act(&self, view: View, shown: Shown, name: &str, (head, body): (&Parts, &Bytes)) -> Answer {
+        match view {
+            View::Change(verb) => self.change(shown, &Order { worker: name, verb }, body),
+            _ => self.foresee(head.uri.query(), body),
         }
     }
 
     /// Runs a view, if the method is one that reads.
-    fn read<B>(&self, request: &Request<B>, view: impl FnOnce(&Self) -> Answer) -> Answer {
-        if request.method() == Method::GET || request.method() == Method::HEAD {
+    fn read(&self, head: &Parts, view: impl FnOnce(&Self) -> Answer) -> Answer {
+        if head.method == Method::GET || head.method == Method::HEAD {
             return view(self);
         }
         Answer::refusal(
@@ -163,6 +187,26 @@ impl Admin {
             "this path takes GET and HEAD",
         )
         .with(header::ALLOW, "GET, HEAD")
+    }
+
+    /// Runs what takes a body, if the method and the sender are such as may.
+    fn post(&self, head: &Parts, shown: Shown, act: impl FnOnce(&Self) -> Answer) -> Answer {
+        if head.method != Method::POST {
+            return Answer::refusal(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "this path takes POST",
+            )
+            .with(header::ALLOW, "POST");
+        }
+        if !shown.may_change(&head.headers) {
+            return Answer::refusal(
+                StatusCode::FORBIDDEN,
+                "csrf",
+                "a browser's change needs the header x-forebay-csrf, with any value",
+            );
+        }
+        act(self)
     }
 
     fn ready(&self) -> Answer {
@@ -179,14 +223,6 @@ impl Admin {
         Answer::new(StatusCode::OK, METRICS, metrics.render())
     }
 
-    fn workers(&self) -> Answer {
-        Answer::json((self.sights.fleet)().to_json(clock::wall()))
-    }
-
-    fn tenants(&self) -> Answer {
-        Answer::json(tenants::to_json(&(self.sights.tenants)()))
-    }
-
     fn search(&self, query: Option<&str>) -> Answer {
         match search::wanted(query.unwrap_or_default()) {
             Ok(wanted) => {
@@ -198,35 +234,30 @@ impl Admin {
         }
     }
 
-    fn change(&self, request: &Request<Bytes>, shown: Shown, order: &Order) -> Answer {
-        if request.method() != Method::POST {
-            return Answer::refusal(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "this path takes POST",
-            )
-            .with(header::ALLOW, "POST");
-        }
-        if !shown.may_change(request.headers()) {
-            return Answer::refusal(
-                StatusCode::FORBIDDEN,
-                "csrf",
-                "a browser's change needs the header x-forebay-csrf, with any value",
-            );
-        }
-        let change = match order.change(request.body()) {
+    fn change(&self, shown: Shown, order: &Order<'_>, body: &Bytes) -> Answer {
+        let change = match order.change(body) {
             Ok(change) => change,
             Err(flaw) => {
                 return Answer::refusal(StatusCode::BAD_REQUEST, "bad_request", &flaw);
             }
         };
-        if !(self.sights.change)(&order.worker, change) {
-            return self.unknown_worker(&order.worker);
+        if !(self.sights.change)(order.worker, change) {
+            return self.unknown_worker(order.worker);
         }
-        changes::log(shown, order, change);
+        changes::log(shown, order.worker, change);
         let fleet = (self.sights.fleet)();
         let row = fleet.workers.iter().find(|row| *row.name == *order.worker);
         Answer::json(sonic_rs::to_string(&row))
+    }
+
+    fn foresee(&self, query: Option<&str>, body: &Bytes) -> Answer {
+        match dry_run::path(query.unwrap_or_default()) {
+            Ok(path) => {
+                let foreseen = (self.sights.dry_run)(&path, body);
+                Answer::json(dry_run::to_json(&foreseen, &self.sights.observe))
+            }
+            Err(flaw) => Answer::refusal(StatusCode::BAD_REQUEST, "bad_request", flaw),
+        }
     }
 
     fn unknown_worker(&self, name: &str) -> Answer {
@@ -305,11 +336,12 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::plan::{AccessTarget, LogLevel, LogPlan, Secret};
     use crate::decide::Ejections;
+    use crate::fault::{Fault, Kind};
     use crate::units::Seconds;
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 11] = [
+    const EVERY_PATH: [&str; 12] = [
         "/",
         "/health",
         "/ready",
@@ -320,6 +352,7 @@ mod tests {
         "/api/queue",
         "/api/requests",
         "/api/requests/some",
+        "/api/openapi.json",
         "/api/nothing",
     ];
 
@@ -405,6 +438,7 @@ mod tests {
             config: r#"{"state":"/state"}"#.into(),
             tenants: Box::new(Accounts::default),
             change: Box::new(|name, _| name == "worker-<a>"),
+            dry_run: Box::new(|_, _| Foreseen::refused(Fault::new(Kind::NoRoute, "no path"))),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],
                 queued: [("paid", 3), ("free", 0)].map(class).to_vec(),
@@ -436,8 +470,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Bytes::new()).unwrap();
-        let answer = admin.respond(&request).into_response(request.method());
+        let (head, body) = request.body(Bytes::new()).unwrap().into_parts();
+        let answer = admin.respond(&head, &body).into_response(&head.method);
         let (parts, body) = answer.into_parts();
         let bytes = body.into_inner().unwrap_or_default();
         Seen {

@@ -117,8 +117,9 @@ struct Choice<'a> {
     left_out: usize,
 }
 
+/// One who was considered.
 #[derive(Serialize)]
-struct Candidate<'a> {
+pub(super) struct Candidate<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<&'a str>,
     fate: &'static str,
@@ -178,7 +179,7 @@ impl<'a> Choice<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn of(entry: &Entry, looked_up: bool, observe: &'a Observe) -> Self {
+    pub(super) fn of(entry: &Entry, looked_up: bool, observe: &'a Observe) -> Self {
         let price = Price {
             total_s: entry.total(),
             terms_s: entry.seconds,

@@ -232,7 +232,7 @@ fn left_in(state: PathBuf) -> Result<String, ExitCode> {
 }
 
 /// Says that the arguments are wrong.
-fn wrong(complaint: impl std::fmt::Display) -> ExitCode {
+pub fn wrong(complaint: impl std::fmt::Display) -> ExitCode {
     complain(complaint);
     ExitCode::from(WRONG)
 }

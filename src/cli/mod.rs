@@ -4,8 +4,12 @@
 //! the configuration or the arguments are wrong, 1 anything else.
 
 mod check;
+mod completions;
 mod control;
+mod init;
+mod interviews;
 mod key;
+mod manual;
 mod plan_file;
 mod reference;
 mod requests;
@@ -25,7 +29,7 @@ const WRONG: u8 = 2;
 
 /// One stable HTTP endpoint in front of unequal GPU machines.
 #[derive(Parser)]
-#[command(name = "forebay", version, about)]
+#[command(name = "forebay", version, about, max_term_width = 80)]
 struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
@@ -35,12 +39,16 @@ struct CommandLine {
 enum Verb {
     Serve(serve::Serve),
     Check(check::Check),
+    Init(init::Init),
     Key(key::Key),
     Reference(reference::Reference),
     Simulate(simulate::Simulate),
     Workers(workers::Workers),
     Requests(requests::Requests),
     Why(why::Why),
+    Completions(completions::Completions),
+    #[command(name = "man")]
+    Manual(manual::Manual),
 }
 
 /// Does what the command line says.
@@ -50,12 +58,15 @@ pub fn run() -> ExitCode {
         Ok(CommandLine { verb }) => match verb {
             Verb::Serve(serve) => serve.run(),
             Verb::Check(check) => check.run(),
+            Verb::Init(init) => init.run(),
             Verb::Key(key) => key.run(),
             Verb::Reference(reference) => reference.run(),
             Verb::Simulate(simulate) => simulate.run(),
             Verb::Workers(workers) => workers.run(),
             Verb::Requests(requests) => requests.run(),
             Verb::Why(why) => why.run(),
+            Verb::Completions(completions) => completions.run(),
+            Verb::Manual(manual) => manual.run(),
         },
         Err(refusal) => {
             // Nobody is left to tell when the terminal is gone.

@@ -4,6 +4,11 @@
 
 use super::terminal::{Colour, painted, plain};
 
+/// Letters of a line.
+const WIDTH: usize = 80;
+/// What a sentence below a line begins with.
+const INDENT: &str = "  ";
+
 /// A column.
 pub struct Column {
     title: &'static str,
@@ -82,6 +87,21 @@ pub fn line<const N: usize>(columns: &[Column; N], cells: [Cell; N]) -> String {
     filled.collect::<Vec<_>>().join(" ").trim_end().to_owned()
 }
 
+/// A sentence below a line, indented, over as many lines as it needs.
+pub fn paragraph(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in plain(text).split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{INDENT}{word}")),
+        }
+    }
+    lines.join("\n")
+}
+
 /// A span with three digits that count; a dash where it is not known.
 pub fn time(seconds: Option<f64>) -> String {
     match seconds {
@@ -108,6 +128,21 @@ mod tests {
         assert_eq!(titles(&columns), "name       took");
         let row = line(&columns, ["a\u{1b}[2J-very-long".into(), "1.00 s".into()]);
         assert_eq!(row, "a\u{fffd}[2J…   1.00 s");
+    }
+
+    #[test]
+    fn a_sentence_is_broken_between_words_only() {
+        let text = format!("{} ab {}", "x".repeat(75), "y".repeat(90));
+        let told = paragraph(&text);
+        let lines: Vec<_> = told.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                format!("  {} ab", "x".repeat(75)),
+                format!("  {}", "y".repeat(90))
+            ]
+        );
+        assert_eq!(paragraph("a\u{1b}b c"), "  a\u{fffd}b c");
     }
 
     #[test]

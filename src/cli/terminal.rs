@@ -11,6 +11,11 @@ pub fn say(text: impl Display) {
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
+/// Bytes on standard output, as they are.
+pub fn put(bytes: &[u8]) {
+    let _ = io::stdout().lock().write_all(bytes);
+}
+
 /// A line on standard error.
 pub fn complain(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");

@@ -1,15 +1,18 @@
 //! `forebay why`: where a request's time went, and who was considered for it.
 //!
 //! The first line names the largest share of the time and its cause; the tables below are what the choice saw: every
-//! candidate with the seconds that were expected there, by term.
+//! candidate with the seconds that were expected there, by term. With `--dry-run` it is a request that nobody sends: the
+//! proxy goes the way of a real one up to the choice and says what would become of it now.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Deserialize;
 
-use super::control::{Control, Running, failed, read};
+use super::control::{Control, Running, failed, read, wrong};
 use super::requests::{Found, Summary};
 use super::table::{Column, known, line, time, titles};
 use super::terminal::{plain, say};
@@ -28,19 +31,32 @@ const COLUMNS: [Column; 8] = [
 
 /// Explain where a request's time went and why it went to which worker
 #[derive(Args)]
-#[command(after_help = "Example:\n  forebay why --slow")]
+#[command(
+    after_help = "Example:\n  forebay why --slow\n  forebay why --dry-run '{\"model\":\"chat\",\"messages\":[]}'"
+)]
 pub struct Why {
     #[command(flatten)]
     control: Control,
     /// Its x-request-id
-    #[arg(conflicts_with_all = ["last", "slow"])]
+    #[arg(conflicts_with_all = ["last", "slow", "dry_run"])]
     id: Option<String>,
     /// The request that ended last; so is it without an ID
-    #[arg(long, conflicts_with = "slow")]
+    #[arg(long, conflicts_with_all = ["slow", "dry_run"])]
     last: bool,
     /// The slowest of those remembered
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     slow: bool,
+    /// What would become of a request with this body now: JSON, @FILE, or - for standard input; nothing is sent
+    #[arg(long, value_name = "BODY")]
+    dry_run: Option<String>,
+    /// Where that would be sent
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "dry_run",
+        default_value = "/v1/chat/completions"
+    )]
+    path: String,
 }
 
 /// A request: one that has ended, or one that still waits.
@@ -82,6 +98,14 @@ struct Choice {
     left_out: usize,
 }
 
+/// What would become of a request.
+#[derive(Deserialize)]
+struct Foreseen {
+    sentence: String,
+    candidates: Vec<Candidate>,
+    left_out: usize,
+}
+
 #[derive(Deserialize)]
 struct Candidate {
     worker: Option<String>,
@@ -94,7 +118,14 @@ struct Candidate {
 impl Why {
     /// Asks the proxy.
     pub fn run(self) -> ExitCode {
+        let body = match self.dry_run.as_deref().map(body).transpose() {
+            Ok(body) => body,
+            Err(code) => return code,
+        };
         let done = self.control.find().and_then(|proxy| {
+            if let Some(body) = body {
+                return foresee(&proxy, &self.path, body);
+            }
             let id = match self.id {
                 Some(id) => id,
                 None => first(&proxy, self.slow)?,
@@ -116,6 +147,30 @@ impl Why {
         });
         done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
     }
+}
+
+/// The text that was typed, or that of the file or the stream that it names.
+fn body(typed: &str) -> Result<String, ExitCode> {
+    let mut text = String::new();
+    let read = match typed.strip_prefix('@') {
+        Some(file) => fs::read_to_string(file).map(|read| text = read),
+        None if typed == "-" => io::stdin().read_to_string(&mut text).map(|_| ()),
+        None => return Ok(typed.to_owned()),
+    };
+    read.map(|()| text)
+        .map_err(|error| wrong(format_args!("{typed} can't be read: {error}")))
+}
+
+fn foresee(proxy: &Running, path: &str, body: String) -> Result<(), ExitCode> {
+    let path = percent_encoded(path);
+    let answer = proxy.post(&format!("/api/dry-run?path={path}"), body)?;
+    proxy.show(&answer, |foreseen: Foreseen| {
+        say(plain(&foreseen.sentence));
+        if !foreseen.candidates.is_empty() {
+            say("");
+            tell(&foreseen.candidates, foreseen.left_out);
+        }
+    })
 }
 
 /// The id of the last request, or of the slowest.
@@ -170,11 +225,15 @@ impl Choice {
         };
         say("");
         say(plain(&format!("choice {number} after {at}: {went}")));
-        say(titles(&COLUMNS));
-        self.candidates.iter().for_each(Candidate::tell);
-        if self.left_out > 0 {
-            say(format_args!("and {} more", self.left_out));
-        }
+        tell(&self.candidates, self.left_out);
+    }
+}
+
+fn tell(candidates: &[Candidate], left_out: usize) {
+    say(titles(&COLUMNS));
+    candidates.iter().for_each(Candidate::tell);
+    if left_out > 0 {
+        say(format_args!("and {left_out} more"));
     }
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Deserialize;
 
 use super::control::{Control, Running, failed, read};
-use super::table::{Cell, Column, known, line, titles};
+use super::table::{Cell, Column, known, line, paragraph, titles};
 use super::terminal::{Colour, complain, plain, say};
 use crate::clock::Clock;
 use crate::config::quantity;
@@ -55,6 +55,7 @@ enum Verb {
         /// Its name
         name: String,
         /// So many times as fast as one of speed 1
+        #[arg(value_parser = speed)]
         speed: f64,
     },
 }
@@ -92,6 +93,15 @@ struct Row {
     share: Option<f64>,
     weight: f64,
     models: Vec<String>,
+    #[serde(rename = "override", default)]
+    overridden: Overridden,
+}
+
+/// What somebody changed of it by hand.
+#[derive(Default, Deserialize)]
+struct Overridden {
+    state: Option<String>,
+    speed: Option<f64>,
 }
 
 impl Workers {
@@ -107,6 +117,12 @@ impl Workers {
         });
         done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
     }
+}
+
+/// A number, which JSON can say.
+fn speed(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|speed: &f64| speed.is_finite());
+    number.ok_or_else(|| format!("{text} is no speed, as 4.0 is"))
 }
 
 fn list(proxy: &Running) -> Result<(), ExitCode> {
@@ -126,7 +142,7 @@ fn change(proxy: &Running, name: &str, verb: &str, body: String) -> Result<(), E
     })
 }
 
-/// A worker's line, and one more for why it gets no requests.
+/// A worker's line, and more for why it gets no requests and what was changed by hand.
 fn tell(row: &Row) {
     let held = match row.max_inflight {
         Some(most) => format!("{}/{most}", row.inflight),
@@ -150,7 +166,10 @@ fn tell(row: &Row) {
     if let Some(reason) = &row.reason {
         let until = row.until.as_deref();
         let until = until.map_or_else(String::new, |until| format!(", until {until}"));
-        say(plain(&format!("  {reason}{until}")));
+        say(paragraph(&format!("{reason}{until}")));
+    }
+    if let Some(speed) = row.overridden.speed {
+        say(paragraph(&format!("speed {speed} set by hand")));
     }
 }
 
@@ -181,6 +200,12 @@ impl Drain {
             progress(&row, &mut told);
             proxy.pause(LOOK);
             row = self.look(proxy)?;
+            if row.overridden.state.as_deref() != Some("draining") {
+                let name = &self.name;
+                return Err(failed(format_args!(
+                    "{name} is not drained any more: somebody resumed it, or the proxy was started anew."
+                )));
+            }
         }
         let answer = proxy.get("/api/workers")?;
         proxy.show(&answer, |_: Fleet| {

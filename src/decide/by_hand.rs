@@ -3,7 +3,8 @@
 //! A *drained* worker gets no new request, whatever else is up and whatever `all_down` says: its operator wants to stop it.
 //! Those that it holds go on to their end; nothing cuts them, not even the time within which the operator hopes to be
 //! done, which is there for people to see. One that is *ejected* by hand is away as after errors, for a time and not for
-//! good, and comes back slowly. Its probes go on in both cases, and what they say goes first: a worker that was drained
+//! good, and comes back slowly; one that is drained stays drained when it is ejected, since the end of the ejection would
+//! let it in again. Its probes go on in both cases, and what they say goes first: a worker that was drained
 //! and then stopped is down, and drained again when it is back, until somebody resumes it.
 //!
 //! A *speed* set by hand is what a typed one is: the belief that learning starts from. What was learned is forgotten,

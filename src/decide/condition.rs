@@ -182,6 +182,8 @@ impl Condition {
     pub(super) fn by_hand(&mut self, change: ByHand, now: Seconds) {
         match change {
             ByHand::Drain { within } => self.withhold(Why::Drained, within, now),
+            // An ejection ends by itself, and would let in again whom somebody wants to stop.
+            ByHand::Eject { .. } if self.withheld() == Some(Why::Drained) => {}
             ByHand::Eject { within } => {
                 let span = within.unwrap_or(self.breaker.longest());
                 self.withhold(Why::Ejected, Some(span), now);
@@ -492,6 +494,27 @@ mod tests {
         condition.tick(Seconds(61.0));
         let told = (condition.state(), condition.since().0, condition.allowed());
         assert_eq!(told, (State::Up, 61.0, Some(1)));
+    }
+
+    #[test]
+    fn one_that_is_drained_stays_so_when_it_is_ejected() {
+        let mut condition = condition();
+        condition.probe(Ok(()), Seconds(1.0));
+        condition.by_hand(drain(50.0), Seconds(2.0));
+        let within = Some(Seconds(1.0));
+        condition.by_hand(ByHand::Eject { within }, Seconds(3.0));
+        condition.tick(Seconds(9.0));
+        let told = (condition.state(), condition.until());
+        assert_eq!(told, (State::Draining, Some(Seconds(52.0))));
+        let mut other = ejected();
+        other.by_hand(ByHand::Eject { within }, Seconds(1.5));
+        other.by_hand(drain(50.0), Seconds(1.6));
+        other.tick(Seconds(9.0));
+        assert_eq!(
+            other.state(),
+            State::Draining,
+            "a drain goes before an ejection"
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::considered::{Considered, Shortlist};
 use super::health::State;
 use super::place::Zones;
 use super::queue::{Ticket, WaitingLine};
-use super::roster::Roster;
+use super::roster::{Hold, Roster};
 use super::speed::SavedSpeeds;
 use super::told_load::{Heard, Ours};
 use super::view::WorkerView;
@@ -95,6 +95,26 @@ impl FleetState {
         let choice = self.roster.choose(ask, tried, now, rng)?;
         self.line.charge(ask.claim, choice.terms.busy(), now);
         Ok(choice)
+    }
+
+    /// Whom a request would be given to now, by the steps of [`choose`](Self::choose) and by these random numbers; nothing is
+    /// booked. Whom it [considered](Self::shortlist) is to be read under the same lock.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub fn foresee(
+        &mut self,
+        ask: &Ask,
+        now: Seconds,
+        rng: &mut Rng,
+    ) -> Result<WorkerId, NoChoice> {
+        self.roster.foresee(ask, now, rng)
+    }
+
+    /// What keeps each worker that serves a request from taking it.
+    #[must_use]
+    pub fn holds(&self, ask: &Ask) -> Vec<Hold> {
+        self.roster.holds(ask, &[])
     }
 
     /// Those who could be given a request now, whatever they would cost: what a rule that is not one of our policies picks
@@ -178,6 +198,13 @@ impl FleetState {
     pub fn connected(&mut self, worker: WorkerId, round_trip: Seconds) {
         if let Some(worker) = self.roster.worker_mut(worker) {
             worker.connected(round_trip);
+        }
+    }
+
+    /// A worker answered a liveness probe, so long after it was sent.
+    pub fn replied(&mut self, worker: WorkerId, took: Seconds) {
+        if let Some(worker) = self.roster.worker_mut(worker) {
+            worker.replied(took);
         }
     }
 

@@ -66,6 +66,7 @@ mod told_load;
 mod traffic;
 mod unsupported;
 mod view;
+mod way;
 mod worker;
 
 pub use ask::{

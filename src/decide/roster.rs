@@ -155,30 +155,19 @@ impl Roster {
         now: Seconds,
         rng: &mut Rng,
     ) -> Result<Choice, NoChoice> {
-        self.considered.clear();
-        self.looked_up = 0.0;
-        let row = self.row(ask).ok_or_else(|| self.unknown(ask))?;
-        self.note_asked(row, ask, now);
-        let size = self.size(ask, row);
-        self.filter(ask, row, tried);
-        self.sample(rng);
-        self.look_up(ask, row, size);
-        self.price(row, size, now);
-        self.heed(ask, row, size, now)?;
-        self.list(row, size, now);
+        if let Some(row) = self.row(ask) {
+            self.note_asked(row, ask, now);
+        }
+        let (row, size) = self.weigh(ask, tried, now, rng)?;
+        self.owe(row);
         let found = self.candidates.len();
-        let last = self.models[row].last;
-        let picked = self.rules.policy.pick(&mut self.candidates, last, rng);
-        let Some(Candidate {
+        let picked = self.pick(row, rng);
+        let Candidate {
             worker,
             terms,
             cached,
             ..
-        }) = picked
-        else {
-            return Err(self.refusal(ask, row, tried));
-        };
-        self.mark_picked(worker);
+        } = picked.ok_or_else(|| self.refusal(ask, row, tried))?;
         let order = Order {
             number: self.booked,
             model: row,
@@ -197,6 +186,48 @@ impl Roster {
             terms,
             candidates: found,
         })
+    }
+
+    /// Whom a request would be given to: the steps of [`choose`](Self::choose) up to the pick. Nothing is booked, and
+    /// nobody remembers that it was asked.
+    pub(super) fn foresee(
+        &mut self,
+        ask: &Ask,
+        now: Seconds,
+        rng: &mut Rng,
+    ) -> Result<WorkerId, NoChoice> {
+        let (row, _) = self.weigh(ask, &[], now, rng)?;
+        let picked = self.pick(row, rng).map(|picked| picked.worker);
+        picked.ok_or_else(|| self.refusal(ask, row, &[]))
+    }
+
+    /// Filters and prices, and lists those who could have it: the row of the model and the size of the request.
+    fn weigh(
+        &mut self,
+        ask: &Ask,
+        tried: &[WorkerId],
+        now: Seconds,
+        rng: &mut Rng,
+    ) -> Result<(usize, Size), NoChoice> {
+        self.considered.clear();
+        self.looked_up = 0.0;
+        let row = self.row(ask).ok_or_else(|| self.unknown(ask))?;
+        let size = self.size(ask, row);
+        self.filter(ask, row, tried);
+        self.sample(rng);
+        self.look_up(ask, row, size);
+        self.price(row, size, now);
+        self.heed(ask, row, size, now)?;
+        self.list(row, size, now);
+        Ok((row, size))
+    }
+
+    /// Takes one of those listed.
+    fn pick(&mut self, row: usize, rng: &mut Rng) -> Option<Candidate> {
+        let last = self.models[row].last;
+        let picked = self.rules.policy.pick(&mut self.candidates, last, rng)?;
+        self.mark_picked(picked.worker);
+        Some(picked)
     }
 
     /// The prompt goes to this worker, which will keep it.
@@ -418,6 +449,37 @@ mod tests {
                 .worker,
             WorkerId(0)
         );
+    }
+
+    #[test]
+    fn what_is_foreseen_is_what_is_then_chosen_and_changes_nothing() {
+        for policy in [
+            Policy::LeastTime,
+            Policy::Weighted,
+            Policy::RoundRobin,
+            Policy::Random,
+        ] {
+            let spec = |name: &str| WorkerSpec {
+                models: vec![ModelName::new("m")],
+                ..WorkerSpec::new(name, 16)
+            };
+            let mut roster = Roster::new(["a", "b", "c"].map(spec).into(), policy.into());
+            let mut rng = Rng::seeded(7);
+            let asked = ask(Some("m"));
+            for _ in 0..30 {
+                let before = format!("{:?}{:?}", roster.models, roster.workers);
+                let foreseen = [(); 3].map(|()| {
+                    let mut rng = rng.clone();
+                    roster.foresee(&asked, Seconds(1.0), &mut rng).unwrap()
+                });
+                assert_eq!(before, format!("{:?}{:?}", roster.models, roster.workers));
+                let choice = roster.choose(&asked, &[], Seconds(1.0), &mut rng).unwrap();
+                assert_eq!(foreseen, [choice.worker; 3], "{policy:?}");
+            }
+        }
+        let mut roster = roster();
+        let nobody = roster.foresee(&ask(Some("larg")), Seconds(1.0), &mut Rng::seeded(1));
+        assert!(matches!(nobody, Err(NoChoice::UnknownModel { .. })));
     }
 
     #[test]

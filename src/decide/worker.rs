@@ -31,10 +31,8 @@ use super::saturation::Saturation;
 use super::speed::Speeds;
 use super::told_load::ToldLoad;
 use super::traffic::believable;
+use super::way::Way;
 use crate::units::{Seconds, WorkerId};
-
-/// The share of a new round trip in the smoothed one (RFC 6298).
-const ROUND_TRIP_GAIN: f64 = 1.0 / 8.0;
 
 /// A worker's spec, load, learned speed and history.
 #[derive(Debug)]
@@ -57,7 +55,7 @@ pub(super) struct Worker {
     pub(super) residents: Residents,
     condition: Condition,
     speeds: Speeds,
-    round_trip: Option<Seconds>,
+    way: Way,
     generation: u32,
     inflight: u32,
     /// When it last got a request or ended one.
@@ -86,7 +84,7 @@ impl Worker {
             condition: Condition::new(&spec),
             speeds: Speeds::believing(spec.speed.unwrap_or(1.0)),
             set_speed: None,
-            round_trip: None,
+            way: Way::default(),
             generation: 0,
             inflight: 0,
             used: Seconds::ZERO,
@@ -155,9 +153,9 @@ impl Worker {
         self.meter.streams()
     }
 
-    /// The smoothed round trip; nothing until one was measured.
+    /// The way to it and back; nothing until it was measured.
     pub(super) fn net(&self) -> Seconds {
-        self.round_trip.unwrap_or_default()
+        self.way.round_trip()
     }
 
     /// The requests that wait for their first byte.
@@ -171,12 +169,13 @@ impl Worker {
     }
 
     /// A connection was opened, which took this long.
-    pub(super) fn connected(&mut self, round_trip: Seconds) {
-        let sample = round_trip.max(Seconds::ZERO);
-        self.round_trip = Some(match self.round_trip {
-            None => sample,
-            Some(smoothed) => smoothed + (sample - smoothed) * ROUND_TRIP_GAIN,
-        });
+    pub(super) fn connected(&mut self, took: Seconds) {
+        self.way.connected(took);
+    }
+
+    /// A probe was answered so long after it was sent.
+    pub(super) fn replied(&mut self, took: Seconds) {
+        self.way.replied(took);
     }
 
     /// Gives it a request.
@@ -596,16 +595,6 @@ mod tests {
             &mut Machine::default(),
             Seconds(2.0),
         );
-    }
-
-    #[test]
-    fn a_round_trip_is_smoothed() {
-        let mut worker = worker();
-        assert_eq!(worker.net(), Seconds::ZERO);
-        worker.connected(Seconds(0.08));
-        assert_eq!(worker.net(), Seconds(0.08));
-        worker.connected(Seconds(0.16));
-        assert!((worker.net().0 - 0.09).abs() < 1e-9);
     }
 
     #[test]

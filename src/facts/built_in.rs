@@ -186,6 +186,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_manual_has_every_inference_path() {
+        let manual = include_str!("../../docs/http.md");
+        for Inference { path, .. } in &INFERENCE {
+            assert!(manual.contains(&format!("`{path}`")), "{path} is missing");
+        }
+    }
+
+    #[test]
     fn kserve_paths_split_into_model_and_rest() {
         let of = |path| BuiltIn::of(path);
         assert_eq!(

@@ -11,6 +11,8 @@ mod calibrate;
 mod catalogue;
 mod dialect;
 mod discover;
+mod foresight;
+mod interview;
 mod lease;
 mod line;
 mod load_reports;
@@ -35,6 +37,8 @@ pub use calibrate::Calibrator;
 pub use catalogue::{Alias, Catalogue};
 pub use dialect::authorization;
 pub use dialect::orca::{FORMAT, REPORT, TEXT};
+pub use foresight::Foresight;
+pub use interview::{Interview, interview};
 pub use lease::Lease;
 pub use line::Joined;
 pub use loader::NotLoaded;
@@ -245,11 +249,6 @@ impl Fleet {
     /// A worker answered that it does not know the path of this request. Who waits for it may now be served elsewhere.
     pub fn unsupported(self: &Arc<Self>, worker: WorkerId, ask: &Ask) {
         self.change(|core, now| core.state.unsupported(worker, ask, now));
-    }
-
-    /// Opening a connection to a worker took this long.
-    pub fn connected(&self, worker: WorkerId, rtt: Seconds) {
-        self.core.lock().state.connected(worker, rtt);
     }
 
     /// The most that a request is expected to take, if it goes alone to the dearest machine that may serve it.

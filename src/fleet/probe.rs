@@ -2,7 +2,7 @@
 //!
 //! Liveness is one kind of evidence: it takes a dead worker out and lets a recovered one in. Each probe uses a connection
 //! of its own, so that it also proves that new connections are accepted. A probe that runs into its limit while the
-//! worker is sending an answer is no failure: it is busy, not dead. Opening the connection measures the round trip, the
+//! worker is sending an answer is no failure: it is busy, not dead. Opening the connection and the answer measure the way, the
 //! `net` of the price.
 //!
 //! A worker comes up when it lives, is known for what it is, and has said what it serves, where these are not typed:
@@ -101,6 +101,20 @@ impl From<Silence> for Failure {
     }
 }
 
+impl Fleet {
+    /// Opening a connection to a worker took this long.
+    pub fn connected(&self, worker: WorkerId, took: Seconds) {
+        self.core.lock().state.connected(worker, took);
+    }
+
+    /// A worker answered a probe over a connection that took so long to open, so long after it was sent.
+    fn answered_probe(&self, worker: WorkerId, connected_in: Seconds, answered_in: Seconds) {
+        let mut core = self.core.lock();
+        core.state.connected(worker, connected_in);
+        core.state.replied(worker, answered_in);
+    }
+}
+
 impl Watch {
     /// One probe and what follows from it.
     async fn look(&mut self) {
@@ -172,20 +186,20 @@ impl Watch {
 
     async fn liveness(&self, engine: Engine) -> Result<(), Failure> {
         let own = self.plan.probe.path.as_deref();
-        let took = match own.or(engine.liveness_path()) {
-            None => self.inquirer.knock().await?,
-            Some(path) => {
-                let reply = self.inquirer.ask(Method::GET, path).await?;
-                if self.is_loading(engine, &reply).await {
-                    let cause = format!("answered {}: it is loading its model", reply.status);
-                    return Err(Failure::Loading(cause));
-                }
-                dialect::verdict(engine, reply.status)
-                    .map_err(|why| Failure::Other(format!("probe {why}")))?;
-                reply.connected_in
-            }
+        let Some(path) = own.or(engine.liveness_path()) else {
+            let took = self.inquirer.knock().await?;
+            self.fleet.connected(self.id, took);
+            return Ok(());
         };
-        self.fleet.connected(self.id, took);
+        let reply = self.inquirer.ask(Method::GET, path).await?;
+        if self.is_loading(engine, &reply).await {
+            let cause = format!("answered {}: it is loading its model", reply.status);
+            return Err(Failure::Loading(cause));
+        }
+        dialect::verdict(engine, reply.status)
+            .map_err(|why| Failure::Other(format!("probe {why}")))?;
+        self.fleet
+            .answered_probe(self.id, reply.connected_in, reply.answered_in);
         Ok(())
     }
 

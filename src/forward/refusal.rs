@@ -161,6 +161,20 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_has_every_kind_with_its_status_and_types() {
+        let manual = include_str!("../../docs/http.md");
+        for kind in Kind::ALL {
+            let status = kind.status();
+            let row = format!("| {} | `{}` |", status.as_u16(), kind.label());
+            let row = manual.lines().find(|line| line.starts_with(&row)).unwrap();
+            let types = [openai_type(kind), anthropic_type(status)];
+            let types = types.map(|name| format!("| `{name}` "));
+            let is_said = kind != Kind::ClientGone;
+            assert_eq!(row.contains(&types.concat()), is_said, "{row}");
+        }
+    }
+
+    #[test]
     fn each_dialect_has_its_own_shape() {
         let message = "no worker serves `x\"y`";
         let openai = json!({"error": {"message": message, "type": "not_found_error", "code": "model_not_found", "param": "model"}});

@@ -157,6 +157,20 @@ impl Made {
         }
     }
 
+    /// Attempts whose end nobody saw, because the client left, end now; at whom they were.
+    pub(super) fn cut_short(
+        &mut self,
+        outcome: &'static str,
+        at: Seconds,
+    ) -> impl Iterator<Item = WorkerId> {
+        let open = self.0.iter_mut().filter(|choice| choice.ended.is_none());
+        open.filter_map(move |choice| {
+            let worker = choice.worker?;
+            choice.ended = Some((outcome, at));
+            Some(worker)
+        })
+    }
+
     /// The last choice that led to an attempt.
     pub(super) fn last_sent(&self) -> Option<&Shortlist> {
         let choice = self.0.iter().rev().find(|choice| choice.worker.is_some())?;

@@ -383,6 +383,7 @@ impl Drop for Exchange {
         let cutting = self.observe.cutting.load(Ordering::Acquire);
         let (status, reason) = self.end.told(self.status, cutting);
         let total = self.age();
+        self.cut_short(total);
         self.count(status, reason, total);
         if self.observe.log.is_on() {
             self.log(status, reason, total);
@@ -598,6 +599,33 @@ mod tests {
             .sum();
         assert_eq!(counted, endings.len() as u64);
         assert_eq!(seen.observe.live(), 0);
+    }
+
+    #[test]
+    fn an_attempt_under_way_ends_with_the_client_and_one_that_ended_does_not_end_again() {
+        let seen = Seen::new();
+        let mut exchange = seen.open();
+        for worker in [WorkerId(0), WorkerId(1)] {
+            exchange.considered(Shortlist::default());
+            exchange.attempt(worker);
+            if worker == WorkerId(0) {
+                exchange.attempt_ended(worker, "reset");
+            }
+        }
+        let id = exchange.id().clone();
+        drop(exchange);
+        for line in [
+            "forebay_attempts_total{outcome=\"reset\",worker=\"worker-a\"} 1",
+            "forebay_attempts_total{outcome=\"client_gone\",worker=\"worker-b\"} 1",
+        ] {
+            assert!(seen.has_metric(line), "{line}");
+        }
+        let decision = seen.observe.decisions.find(id.as_bytes()).unwrap();
+        let outcomes = decision
+            .choices
+            .iter()
+            .map(|choice| choice.ended.unwrap().0);
+        assert_eq!(outcomes.collect::<Vec<_>>(), ["reset", "client_gone"]);
     }
 
     #[test]

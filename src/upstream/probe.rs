@@ -34,6 +34,8 @@ pub struct Reply {
     pub body: Option<Bytes>,
     /// How long opening the connection took: one round trip.
     pub connected_in: Seconds,
+    /// How long after it was sent the answer's head came.
+    pub answered_in: Seconds,
 }
 
 /// Asks; waits first until the worker's name is known.
@@ -47,11 +49,13 @@ pub(super) async fn ask(
     let began = worker.clock.now();
     let sender = worker.open(connect).await?;
     let connected_in = worker.clock.now() - began;
+    let sent = worker.clock.now();
     let response = match sender {
         Sender::Http1(mut connection) => connection.sender.send_request(request).await,
         Sender::Http2(mut sender) => sender.send_request(request).await,
     };
     let response = response.map_err(|error| lost(&error))?;
+    let answered_in = worker.clock.now() - sent;
     let status = response.status();
     // Read also where nobody looks at it, so that the connection ends cleanly.
     let body = Limited::new(response.into_body(), question.most.to_usize())
@@ -61,6 +65,7 @@ pub(super) async fn ask(
         status,
         body: body.ok().map(http_body_util::Collected::to_bytes),
         connected_in,
+        answered_in,
     })
 }
 

@@ -6,6 +6,7 @@
 #![expect(dead_code, reason = "each suite uses its part of the support")]
 
 pub mod client;
+pub mod command;
 pub mod dns;
 pub mod engine;
 pub mod h2_client;
@@ -15,6 +16,7 @@ pub mod prompt;
 pub mod proxy;
 pub mod queue;
 pub mod refusal;
+pub mod relay;
 pub mod tenant;
 
 use std::time::Duration;

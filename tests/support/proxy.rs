@@ -54,9 +54,17 @@ pub struct Setup {
     open_files: Option<u32>,
     any_port: bool,
     state: Option<PathBuf>,
+    written: Option<String>,
 }
 
 impl Setup {
+    /// A configuration that somebody wrote, as it stands but for its state folder and its addresses, which are the usual
+    /// ones there.
+    pub fn written(mut self, toml: &str) -> Self {
+        self.written = Some(toml.to_owned());
+        self
+    }
+
     /// A line before any table.
     pub fn top(mut self, line: &str) -> Self {
         self.top += &format!("{line}\n");
@@ -152,6 +160,12 @@ impl Setup {
     }
 
     fn toml(&self, client: SocketAddr, admin: SocketAddr) -> String {
+        if let Some(written) = &self.written {
+            let moved = written
+                .replacen("127.0.0.1:7070", &client.to_string(), 1)
+                .replacen("127.0.0.1:7071", &admin.to_string(), 1);
+            return format!("state = \"state\"\n{moved}");
+        }
         let probe = self
             .probe
             .as_deref()

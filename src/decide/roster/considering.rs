@@ -104,23 +104,32 @@ impl Roster {
         self.candidates = listed;
     }
 
-    /// Owes every candidate its share of one request. Whoever is absent gets nothing, and comes back with what it was owed
-    /// when it left, which is bounded: no burst makes up for an outage.
-    fn credit(&mut self, listed: &mut [Candidate], row: usize, now: Seconds) {
+    /// Reckons what every candidate is owed with its share of one request more. Whoever is absent gets nothing, and comes
+    /// back with what it was owed when it left, which is bounded: no burst makes up for an outage.
+    fn credit(&self, listed: &mut [Candidate], row: usize, now: Seconds) {
         let weight = |id: WorkerId| self.weight(&self.workers[id.index()], now);
         let all: f64 = listed
             .iter()
             .map(|candidate| weight(candidate.worker))
             .sum();
-        for candidate in &mut *listed {
-            candidate.owed = weight(candidate.worker) / all;
+        let model = &self.models[row];
+        for candidate in listed {
+            let share = weight(candidate.worker) / all;
+            let place = model.workers.binary_search(&candidate.worker);
+            let owed = place.map_or(0.0, |place| model.owed[place]);
+            candidate.owed = (owed + share).clamp(-1.0, 1.0);
+        }
+    }
+
+    /// Remembers what the candidates are owed, now that one of them is to be given the request.
+    pub(super) fn owe(&mut self, row: usize) {
+        if self.rules.policy != Policy::Weighted {
+            return;
         }
         let model = &mut self.models[row];
-        for candidate in listed {
+        for candidate in &self.candidates {
             if let Ok(place) = model.workers.binary_search(&candidate.worker) {
-                let owed = &mut model.owed[place];
-                *owed = (*owed + candidate.owed).clamp(-1.0, 1.0);
-                candidate.owed = *owed;
+                model.owed[place] = candidate.owed;
             }
         }
     }

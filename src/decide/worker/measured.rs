@@ -7,6 +7,7 @@ use crate::decide::calibration::{Calibration, Shown, Tests};
 use crate::decide::health::State;
 use crate::decide::speed::SavedSpeeds;
 use crate::decide::standing::Standing;
+use crate::decide::way::Way;
 use crate::units::Seconds;
 
 impl Worker {
@@ -38,7 +39,7 @@ impl Worker {
 
     /// What it has shown of its speed.
     pub(in crate::decide) fn saved(&self) -> SavedSpeeds {
-        self.speeds.saved(self.round_trip)
+        self.speeds.saved(self.way.connect())
     }
 
     /// Takes in what it had shown before; false when that can't be.
@@ -47,7 +48,7 @@ impl Worker {
             return false;
         };
         self.speeds = speeds;
-        self.round_trip = saved.round_trip();
+        self.way = Way::recalled(saved.round_trip());
         true
     }
 

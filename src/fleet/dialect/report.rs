@@ -32,6 +32,9 @@ use crate::units::ModelName;
 /// The most models that one worker is believed to serve; what it lists beyond is left out.
 pub const MOST_MODELS: usize = 1_000;
 
+/// Letters of a version; what is longer is cut.
+const LONGEST_VERSION: usize = 40;
+
 /// Where most engines list their models.
 const MODELS: &str = "/v1/models";
 
@@ -59,6 +62,27 @@ pub const fn bounds_questions(engine: Engine) -> &'static [&'static str] {
         Engine::Tgi | Engine::Tei => &["/info"],
         _ => &[],
     }
+}
+
+/// Where an engine says of which version it is, if it does.
+#[must_use]
+pub const fn version_question(engine: Engine) -> Option<&'static str> {
+    match engine {
+        Engine::Vllm => Some("/version"),
+        Engine::Sglang => Some("/get_server_info"),
+        Engine::Llamacpp => Some("/props"),
+        Engine::Ollama => Some("/api/version"),
+        Engine::Tgi | Engine::Tei => Some("/info"),
+        Engine::Triton | Engine::Forebay => Some("/v2"),
+        Engine::Openai | Engine::Generic => None,
+    }
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: Option<String>,
+    /// llama.cpp's word.
+    build_info: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +196,15 @@ pub fn models(engine: Engine, body: &[u8]) -> Result<Vec<ModelName>, String> {
         .filter_map(|name| ModelName::sound(name))
         .collect();
     Ok(sound.into_iter().take(MOST_MODELS).collect())
+}
+
+/// The version in an answer to [`version_question`].
+#[must_use]
+pub fn version(body: &[u8]) -> Option<String> {
+    let said: Versioned = read(body)?;
+    let sound = |text: &String| !text.is_empty() && !text.chars().any(char::is_control);
+    let version = said.version.or(said.build_info).filter(sound)?;
+    Some(version.chars().take(LONGEST_VERSION).collect())
 }
 
 /// What an answer to one of the [`bounds_questions`] says.
@@ -338,6 +371,25 @@ mod tests {
             r#"{"max_total_num_tokens":900,"context_length":800,"allow_auto_truncate":true}"#;
         let sglang = prompt(Engine::Sglang, "/get_server_info", sglang);
         assert_eq!(sglang, (None, Some(800.0), true));
+    }
+
+    #[test]
+    fn a_version_is_read_where_an_engine_tells_it() {
+        let told = |body: &str| version(body.as_bytes());
+        assert_eq!(told(r#"{"version":"0.11.0"}"#).as_deref(), Some("0.11.0"));
+        let props = r#"{"total_slots":4,"build_info":"b6500-0a1b2c3d"}"#;
+        assert_eq!(told(props).as_deref(), Some("b6500-0a1b2c3d"));
+        for silent in [
+            "",
+            "{}",
+            r#"{"version":""}"#,
+            r#"{"version":"a\nb"}"#,
+            r#"{"version":1}"#,
+        ] {
+            assert_eq!(told(silent), None, "{silent}");
+        }
+        let long = format!(r#"{{"version":"{}"}}"#, "ü".repeat(99));
+        assert_eq!(told(&long).unwrap().chars().count(), LONGEST_VERSION);
     }
 
     #[test]

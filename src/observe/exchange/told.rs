@@ -6,12 +6,24 @@ use http::StatusCode;
 
 use super::Exchange;
 use crate::clock;
+use crate::fault::Kind;
 use crate::observe::access_line::AccessLine;
 use crate::observe::decisions::Decision;
 use crate::observe::names::RouteName;
 use crate::units::{ModelName, Seconds};
 
 impl Exchange {
+    /// Attempts that were under way when the client left have ended with that.
+    pub(super) fn cut_short(&mut self, now: Seconds) {
+        let Exchange { made, observe, .. } = self;
+        let gone = Kind::ClientGone.label();
+        for worker in made.cut_short(gone, now) {
+            if let Some(name) = observe.worker_name(worker) {
+                observe.metrics.attempts.count([name, gone]);
+            }
+        }
+    }
+
     /// What is kept of it when it is over. Its id is copied: it may be a part of all that the client sent.
     pub(super) fn decision(
         &mut self,

@@ -1,0 +1,301 @@
+//! The text of a configuration for engines that have been asked.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+
+use super::alike::{Alike, Listed, alike};
+use crate::cli::interviews::Told;
+use crate::config::Choice as _;
+use crate::config::plan::{Engine, Origin};
+use crate::decide;
+use crate::fleet::Interview;
+use crate::units::ModelName;
+
+const HEAD: &str = "\
+# Written by `forebay init`. Names are yours to change; `forebay reference KEY` tells what a key means.
+# Next: save this as forebay.toml, then `forebay check --live`, then `forebay serve`.
+
+[listen]
+http = [\"127.0.0.1:7070\"]      # clients; an address of your network needs a [[tenant]] with a key, or open = true
+admin = \"127.0.0.1:7071\"       # status page, metrics, admin API
+";
+
+/// Where comments of a line begin.
+const MARGIN: usize = 30;
+/// The most models that a comment names.
+const NAMED: usize = 6;
+
+/// What was asked where, and what was said.
+pub struct Draft<'a> {
+    /// As they were typed.
+    pub urls: &'a [String],
+    /// The same, read.
+    pub origins: Vec<&'a Origin>,
+    /// What each said.
+    pub told: &'a [Told],
+}
+
+/// A text as TOML's basic string, with nothing in it that the configuration would replace.
+pub fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", escaped.replace("${", "$${"))
+}
+
+impl fmt::Display for Draft<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HEAD)?;
+        let alike = alike(&self.listed());
+        let alike = without_clashes(alike, self.told);
+        let names = self.names();
+        for (place, told) in self.told.iter().enumerate() {
+            let (name, url) = (&names[place], &self.urls[place]);
+            match told {
+                Ok(said) => {
+                    worker(f, said, name, url)?;
+                    models(f, said, place, &alike)?;
+                }
+                Err(why) => {
+                    let (name, url) = (quoted(name), quoted(url));
+                    write!(
+                        f,
+                        "\n# It does not answer: {why}.\n# [[worker]]\n# name = {name}\n# url = {url}\n"
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Draft<'_> {
+    /// A name for each worker: its host's where that has one, else its engine's; its port makes it unique.
+    fn names(&self) -> Vec<String> {
+        let mut taken = BTreeSet::new();
+        let mut names = Vec::new();
+        for (told, origin) in self.told.iter().zip(&self.origins) {
+            let engine = told
+                .as_ref()
+                .ok()
+                .and_then(|said| said.engine.as_ref().ok());
+            let engine = engine.map_or("worker", |engine| engine.word());
+            let base = host_name(&origin.host).unwrap_or(engine);
+            let tries = [base.to_owned(), format!("{base}-{}", origin.port)];
+            let numbered = (2..).map(|number| format!("{base}-{}-{number}", origin.port));
+            let name = tries
+                .into_iter()
+                .chain(numbered)
+                .find(|name| taken.insert(name.clone()));
+            names.push(name.unwrap_or_default());
+        }
+        names
+    }
+
+    fn listed(&self) -> Vec<Listed<'_>> {
+        let mut listed = Vec::new();
+        for (worker, told) in self.told.iter().enumerate() {
+            let Ok(Interview {
+                models: Ok(models),
+                engine,
+                ..
+            }) = told
+            else {
+                continue;
+            };
+            let is_tag = *engine == Ok(Engine::Ollama);
+            listed.extend(models.iter().map(|name| Listed {
+                worker,
+                name: name.as_str(),
+                is_tag,
+            }));
+        }
+        listed
+    }
+}
+
+/// The first word of a host's name; an address and this machine have none.
+fn host_name(host: &str) -> Option<&str> {
+    let is_address = host.contains(':')
+        || host
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let first = host
+        .split('.')
+        .next()
+        .filter(|_| !is_address && host != "localhost")?;
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    ((1..=48).contains(&first.len()) && first.bytes().all(sound)).then_some(first)
+}
+
+/// A shared name that one of the workers has for something else would hide that.
+fn without_clashes<'a>(alike: Vec<Alike<'a>>, told: &[Told]) -> Vec<Alike<'a>> {
+    let clashes = |one: &Alike<'_>| {
+        one.members.iter().any(|(worker, own)| {
+            let models = told[*worker]
+                .as_ref()
+                .ok()
+                .and_then(|said| said.models.as_ref().ok());
+            let mut names = models.into_iter().flatten().map(|name| name.as_str());
+            one.shared != *own && names.any(|name| name == one.shared)
+        })
+    };
+    alike.into_iter().filter(|one| !clashes(one)).collect()
+}
+
+fn worker(f: &mut fmt::Formatter<'_>, said: &Interview, name: &str, url: &str) -> fmt::Result {
+    let troubles = troubles(said);
+    comments(f, said)?;
+    for trouble in &troubles {
+        writeln!(f, "# Trouble: {trouble}.")?;
+    }
+    let (name, url) = (quoted(name), quoted(url));
+    writeln!(f, "[[worker]]\nname = {name}\nurl = {url}")?;
+    match said.engine {
+        Ok(engine) => writeln!(f, "engine = \"{}\"", engine.word())?,
+        Err(_) => aside(f, "# engine = \"vllm\"", "asked again while it is served")?,
+    }
+    if troubles
+        .iter()
+        .any(|trouble| trouble.contains("the key is"))
+    {
+        aside(
+            f,
+            "# key = { env = \"KEY\" }",
+            "the variable that holds its key",
+        )?;
+    }
+    if said.bounds.slots.is_none() {
+        aside(
+            f,
+            "# max_inflight = 8",
+            "learned from traffic unless you say so",
+        )?;
+    }
+    if said.engine == Ok(Engine::Generic) {
+        aside(
+            f,
+            "# models = [\"NAME\"]",
+            "it can't be asked; or write a [[route]] to it",
+        )?;
+    }
+    Ok(())
+}
+
+/// What it said that decides nothing.
+fn comments(f: &mut fmt::Formatter<'_>, said: &Interview) -> fmt::Result {
+    let engine = match &said.engine {
+        Ok(engine) => engine.word(),
+        Err(_) => "an engine that can't be told yet",
+    };
+    let version = said.version.iter().map(|version| format!(" {version}"));
+    let version: String = version.collect();
+    let millis = said.round_trip.0 * 1e3;
+    let bounds = bounds(&said.bounds);
+    writeln!(
+        f,
+        "\n# {engine}{version}, a connection takes {millis:.1} ms. {bounds}"
+    )?;
+    if let Ok(models) = &said.models {
+        writeln!(f, "# Models: {}.", listed(models))?;
+    }
+    if !said.adapters.is_empty() {
+        writeln!(f, "# LoRA adapters: {}.", listed(&said.adapters))?;
+    }
+    Ok(())
+}
+
+/// The first of these names.
+fn listed(names: &[ModelName]) -> String {
+    let shown = names.iter().take(NAMED).map(ModelName::as_str);
+    let shown: Vec<_> = shown.collect();
+    match names.len().saturating_sub(NAMED) {
+        _ if names.is_empty() => "none that it lists".to_owned(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// What kept it from saying more, each once.
+fn troubles(said: &Interview) -> BTreeSet<&String> {
+    let engine = said.engine.as_ref().err();
+    let (alive, models) = (said.alive.as_ref().err(), said.models.as_ref().err());
+    [engine, alive, models].into_iter().flatten().collect()
+}
+
+/// A line that may become a key, with why.
+fn aside(f: &mut fmt::Formatter<'_>, key: &str, why: &str) -> fmt::Result {
+    writeln!(f, "{key:MARGIN$} # {why}")
+}
+
+/// What bounds its work, in a sentence for what it says and one for what it does not.
+fn bounds(told: &decide::Told) -> String {
+    let tokens = |what: &str, tokens: Option<f64>| Some(format!("{what} {:.0} tokens", tokens?));
+    let said = [
+        tokens("context", told.context),
+        tokens("prompts up to", told.longest_prompt),
+        tokens("KV memory", told.kv_tokens),
+        told.slots.map(|slots| format!("{slots} slots")),
+    ];
+    let said: Vec<_> = said.into_iter().flatten().collect();
+    let mut text = String::new();
+    if !said.is_empty() {
+        let _ = write!(text, "It says: {}. ", said.join(", "));
+    }
+    let context = told
+        .context
+        .or(told.longest_prompt)
+        .is_none()
+        .then_some("context");
+    let silent: Vec<_> = context
+        .into_iter()
+        .chain(told.slots.is_none().then_some("slots"))
+        .collect();
+    if !silent.is_empty() {
+        let _ = write!(text, "It does not say: {}.", silent.join(", "));
+    }
+    text.trim_end().to_owned()
+}
+
+/// All names of a worker that shares a model with others under another name.
+fn models(
+    f: &mut fmt::Formatter<'_>,
+    said: &Interview,
+    place: usize,
+    alike: &[Alike<'_>],
+) -> fmt::Result {
+    let own = |one: &Alike<'_>| {
+        let member = one.members.iter().find(|(worker, _)| *worker == place);
+        member.map(|(_, own)| (*own).to_owned())
+    };
+    let shared: Vec<_> = alike
+        .iter()
+        .filter_map(|one| Some((one, own(one)?)))
+        .collect();
+    let (false, Ok(models)) = (shared.is_empty(), &said.models) else {
+        return Ok(());
+    };
+    f.write_str(
+        "# Left: what clients say. Right: what this engine calls it. Only these are served; without this table all that\n\
+         # it lists are, under its own names.\n[worker.models]\n",
+    )?;
+    for (one, own) in &shared {
+        let others = { one.members.iter() }.filter(|(worker, _)| *worker != place);
+        let others: Vec<_> = others.map(|(_, name)| *name).collect();
+        writeln!(
+            f,
+            "# The same model, by its name, as {}:",
+            others.join(", ")
+        )?;
+        writeln!(f, "{} = {}", quoted(&one.shared), quoted(own))?;
+    }
+    let mut names: BTreeSet<_> = models
+        .iter()
+        .chain(&said.adapters)
+        .map(|name| name.as_str())
+        .collect();
+    shared.iter().for_each(|(one, _)| {
+        names.remove(one.shared.as_str());
+    });
+    names
+        .iter()
+        .try_for_each(|name| writeln!(f, "{0} = {0}", quoted(name)))
+}
