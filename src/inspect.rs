@@ -1,8 +1,8 @@
 //! From a head and a body to what the request is: which way it goes, and the facts it is routed by.
 //!
 //! hyper has parsed the head; what it lets through and we can't read safely is refused here: a missing or doubled
-//! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, upgrades
-//! that this version does not carry.
+//! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, TRACE,
+//! upgrades that this version does not carry.
 
 mod class;
 mod client;
@@ -150,12 +150,13 @@ fn known_method(method: &Method) -> &str {
 }
 
 fn readable(head: &Parts) -> Result<(), Fault> {
-    if head.method == Method::CONNECT {
-        return Err(Fault::new(
-            Kind::MethodNotAllowed,
-            "CONNECT is refused: this is no tunnel",
-        )
-        .allow(""));
+    let refused = match head.method {
+        Method::CONNECT => Some("CONNECT is refused: this is no tunnel"),
+        Method::TRACE => Some("TRACE is refused: a worker would send keys back"),
+        _ => None,
+    };
+    if let Some(why) = refused {
+        return Err(Fault::new(Kind::MethodNotAllowed, why).allow(""));
     }
     framing(head)?;
     let hosts: Vec<_> = head.headers.get_all(HOST).iter().take(2).collect();

@@ -211,6 +211,48 @@ pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchang
     ours(headers, exchange);
 }
 
+/// Makes the fields behind an answer fit for the client. What is read before a body has no business there, least of all
+/// what only the proxy may say (RFC 9110 §6.5.1).
+pub(super) fn trailers(fields: &mut HeaderMap) {
+    let ending: Vec<_> = fields
+        .keys()
+        .filter(|name| ends_in_trailers(name))
+        .cloned()
+        .collect();
+    for name in ending {
+        fields.remove(name);
+    }
+}
+
+/// Whether a field may not stand behind a body: framing, routing, content, caches, cookies, credentials, control.
+fn ends_in_trailers(name: &HeaderName) -> bool {
+    let misplaced = matches!(
+        name.as_str(),
+        "age"
+            | "authorization"
+            | "cache-control"
+            | "content-encoding"
+            | "content-length"
+            | "content-range"
+            | "content-type"
+            | "cookie"
+            | "date"
+            | "expires"
+            | "host"
+            | "location"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "retry-after"
+            | "server-timing"
+            | "set-cookie"
+            | "trailer"
+            | "vary"
+            | "www-authenticate"
+            | "x-request-id"
+    );
+    misplaced || is_hop_by_hop(name) || name.as_str().starts_with("x-forebay-")
+}
+
 /// The fields that every answer carries.
 pub(super) fn ours(headers: &mut HeaderMap, exchange: &Exchange) {
     headers.insert(X_REQUEST_ID, exchange.id().clone());

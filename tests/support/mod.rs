@@ -9,6 +9,7 @@ pub mod client;
 pub mod dns;
 pub mod engine;
 pub mod h2_client;
+pub mod h2_frames;
 pub mod load;
 pub mod mmdb;
 pub mod prompt;
