@@ -12,6 +12,8 @@
 
 mod support;
 
+use std::io::Read as _;
+
 use bytes::Bytes;
 use forebay::rng::Rng;
 
@@ -965,4 +967,91 @@ fn p33_odd_numbers_and_long_strings_pass_as_they_are() {
         assert_eq!(proxy.chat(&body).status, 200, "{rest}");
         assert_eq!(worker.only_request().body, body.as_bytes(), "{rest}");
     }
+}
+
+/// A body, packed.
+fn packed(body: &[u8], coding: &str) -> Vec<u8> {
+    let mut packed = Vec::new();
+    let level = flate2::Compression::fast();
+    match coding {
+        "gzip" => flate2::bufread::GzEncoder::new(body, level).read_to_end(&mut packed),
+        _ => flate2::bufread::ZlibEncoder::new(body, level).read_to_end(&mut packed),
+    }
+    .unwrap();
+    packed
+}
+
+#[test]
+fn p34_a_packed_body_is_read_for_routing_and_passed_on_as_it_came() {
+    let worker = Engine::start();
+    worker.tune(|knobs| {
+        knobs.models = vec!["m".to_owned(), "n".to_owned()];
+        knobs.canned = Some(Canned::ok("{}"));
+    });
+    let models = "models = { m = \"m\", other = \"n\" }";
+    let proxy = Proxy::setup().worker_with("w", &worker, models).start();
+    let body = chat(&"a word ".repeat(10_000));
+    for coding in ["gzip", "deflate"] {
+        worker.forget();
+        let sent = packed(body.as_bytes(), coding);
+        let fields = [("content-encoding", coding)];
+        let answer = proxy.connect().call_with("POST", CHAT, &fields, &sent);
+        assert_eq!(answer.status, 200, "{coding}");
+        let seen = worker.only_request();
+        assert!(seen.body == sent, "{coding}");
+        assert_eq!(seen.header("content-encoding"), Some(coding));
+        // A rename can't be made inside: what goes out is plain, and says so.
+        worker.forget();
+        let other = body.replace("\"m\"", "\"other\"");
+        let answer =
+            proxy
+                .connect()
+                .call_with("POST", CHAT, &fields, &packed(other.as_bytes(), coding));
+        assert_eq!(answer.status, 200, "{coding}");
+        let seen = worker.only_request();
+        assert!(
+            seen.body == body.replace("\"m\"", "\"n\"").as_bytes(),
+            "{coding}"
+        );
+        assert_eq!(seen.header("content-encoding"), None, "{coding}");
+    }
+    assert_eq!(proxy.log_of(4)[1]["model"], "other");
+}
+
+#[test]
+fn p34_what_cannot_be_unpacked_within_the_limits_is_refused() {
+    let worker = Engine::start();
+    let proxy = Proxy::setup()
+        .worker("w", &worker)
+        .section("[limits]\nbody = \"8MiB\"")
+        .start();
+    let before = resident(&proxy);
+    let bomb = packed(chat(&"x".repeat(200 << 20)).as_bytes(), "gzip");
+    assert!(bomb.len() < 2 << 20);
+    let fields = [("content-encoding", "gzip")];
+    for _ in 0..3 {
+        let answer = proxy.connect().call_with("POST", CHAT, &fields, &bomb);
+        assert_eq!(
+            (answer.status, answer.reason()),
+            (413, Some("body_too_large"))
+        );
+    }
+    let grown = resident(&proxy).saturating_sub(before);
+    assert!(grown <= 3 * (8 << 20), "{grown} bytes more");
+    let good = packed(chat("x").as_bytes(), "gzip");
+    for (what, body) in [
+        ("plain", chat("x").into_bytes()),
+        ("cut", good[..good.len() - 9].to_vec()),
+        ("two of them", [&good[..], &good].concat()),
+        ("something behind it", [&good[..], b"x"].concat()),
+        ("zlib and not gzip", packed(chat("x").as_bytes(), "deflate")),
+    ] {
+        let answer = proxy.connect().call_with("POST", CHAT, &fields, &body);
+        assert_eq!(
+            (answer.status, answer.reason()),
+            (400, Some("bad_request")),
+            "{what}"
+        );
+    }
+    assert_eq!(worker.count(), 0);
 }
