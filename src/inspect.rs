@@ -1,8 +1,8 @@
 //! From a head and a body to what the request is: which way it goes, and the facts it is routed by.
 //!
 //! hyper has parsed the head; what it lets through and we can't read safely is refused here: a missing or doubled
-//! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, upgrades
-//! that this version does not carry.
+//! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, TRACE,
+//! upgrades that this version does not carry.
 
 mod class;
 mod client;
@@ -10,14 +10,14 @@ mod limit;
 
 use std::collections::BTreeSet;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
 
 use crate::config::Plan;
 use crate::config::plan::{RoutePlan, Timeouts};
 use crate::decide;
-use crate::facts::{self, BuiltIn, Inference, Peek, Prefix, RequestFacts, Salt};
+use crate::facts::{self, BuiltIn, Inference, Peek, Prefix, RequestFacts, Salt, Spot};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{Length, ModelName};
@@ -79,6 +79,12 @@ impl Way<'_> {
                 BuiltIn::Health | BuiltIn::Ready | BuiltIn::KServeLive | BuiltIn::KServeReady
             )
         )
+    }
+
+    /// Whether the body is read for what it says, and not only for its size.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        matches!(self, Way::BuiltIn(_))
     }
 
     /// The timeouts that hold on this way, before a worker's own.
@@ -150,12 +156,13 @@ fn known_method(method: &Method) -> &str {
 }
 
 fn readable(head: &Parts) -> Result<(), Fault> {
-    if head.method == Method::CONNECT {
-        return Err(Fault::new(
-            Kind::MethodNotAllowed,
-            "CONNECT is refused: this is no tunnel",
-        )
-        .allow(""));
+    let refused = match head.method {
+        Method::CONNECT => Some("CONNECT is refused: this is no tunnel"),
+        Method::TRACE => Some("TRACE is refused: a worker would send keys back"),
+        _ => None,
+    };
+    if let Some(why) = refused {
+        return Err(Fault::new(Kind::MethodNotAllowed, why).allow(""));
     }
     framing(head)?;
     let hosts: Vec<_> = head.headers.get_all(HOST).iter().take(2).collect();
@@ -207,7 +214,7 @@ fn bad(message: &str) -> Fault {
 /// The facts that a request is routed by.
 ///
 /// # Errors
-/// `bad_request`, `unsupported_encoding`, and `model` missing where several are served.
+/// `bad_request`, also for a `model` that is missing where several are served.
 pub fn facts(
     way: &Way<'_>,
     head: &Parts,
@@ -227,16 +234,11 @@ fn inference(
     kind: &Inference,
     offered: Offered<'_>,
 ) -> Result<RequestFacts, Fault> {
-    plain_json(head)?;
+    if let Some(boundary) = boundary(head)? {
+        return form(body, &boundary, kind, offered);
+    }
     let peek = facts::peek(body)?;
-    let model = match (&peek.model, offered.models) {
-        (Some(name), _) => ModelName::new(name),
-        (None, [only]) => only.clone(),
-        (None, _) => {
-            let message = format!("`model` is missing; served are: {}", listed(offered));
-            return Err(Fault::new(Kind::BadRequest, message).param("model"));
-        }
-    };
+    let model = named(peek.model.as_deref(), offered)?;
     let prefix = if kind.generates {
         let salt = Salt {
             model: model.as_str(),
@@ -255,12 +257,57 @@ fn inference(
             None
         },
         prefix,
-        model_span: peek.model_span,
+        model_at: peek.model_span.map(Spot::Json),
         streamed: peek.stream,
         generates: kind.generates,
         max_tokens: peek.max_tokens,
         timeout: None,
     })
+}
+
+/// The model that a body names, or else the only one there is.
+fn named(name: Option<&str>, offered: Offered<'_>) -> Result<ModelName, Fault> {
+    match (name, offered.models) {
+        (Some(name), _) => Ok(ModelName::new(name)),
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => {
+            let message = format!("`model` is missing; served are: {}", listed(offered));
+            Err(Fault::new(Kind::BadRequest, message).param("model"))
+        }
+    }
+}
+
+/// A form: sound or pictures, of which only the size is known.
+#[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
+fn form(
+    body: &[u8],
+    boundary: &str,
+    kind: &Inference,
+    offered: Offered<'_>,
+) -> Result<RequestFacts, Fault> {
+    if !kind.takes_forms() {
+        let message = format!("{} takes JSON, and no form", kind.path);
+        return Err(Fault::new(Kind::BadRequest, message));
+    }
+    let form = facts::form(body, boundary)?;
+    let (name, span) = form.model.unzip();
+    let model = named(name.as_deref(), offered)?;
+    Ok(RequestFacts {
+        model_at: span.map(Spot::Text),
+        streamed: form.stream,
+        ..embed(Some(model), Length::Bytes(body.len() as f64))
+    })
+}
+
+/// The boundary of a form; nothing when the body is none.
+fn boundary(head: &Parts) -> Result<Option<String>, Fault> {
+    let mut kinds = head.headers.get_all(CONTENT_TYPE).iter();
+    let kind = kinds.next().and_then(|kind| kind.to_str().ok());
+    let boundary = facts::boundary(kind.unwrap_or_default())?;
+    if boundary.is_some() && kinds.next().is_some() {
+        return Err(bad("Content-Type is given twice"));
+    }
+    Ok(boundary)
 }
 
 /// Whether a request could be too long for anybody: told by its size alone, as its letters take time to count.
@@ -269,7 +316,6 @@ fn may_exceed(peek: &Peek, room: f64) -> bool {
 }
 
 fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault> {
-    identity(head)?;
     let length = head
         .headers
         .get(KSERVE_HEADER_LENGTH)
@@ -295,7 +341,7 @@ fn raw(body: &[u8]) -> RequestFacts {
 fn embed(model: Option<ModelName>, prompt: Length) -> RequestFacts {
     RequestFacts {
         model,
-        model_span: None,
+        model_at: None,
         streamed: false,
         generates: false,
         max_tokens: None,
@@ -313,32 +359,4 @@ fn listed(offered: Offered<'_>) -> String {
     let shown: Vec<_> = models.by_ref().take(8).map(ModelName::as_str).collect();
     let more = if models.next().is_some() { ", …" } else { "" };
     shown.join(", ") + more
-}
-
-fn plain_json(head: &Parts) -> Result<(), Fault> {
-    identity(head)?;
-    let kind = head
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    if kind.to_ascii_lowercase().starts_with("multipart/") {
-        return Err(bad(
-            "multipart bodies are not supported by this version; a [[route]] passes them unread",
-        ));
-    }
-    Ok(())
-}
-
-/// A compressed body would be read by the worker and not by us.
-fn identity(head: &Parts) -> Result<(), Fault> {
-    match head.headers.get(CONTENT_ENCODING) {
-        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(Fault::new(
-                Kind::UnsupportedEncoding,
-                "send the body without Content-Encoding",
-            ))
-        }
-        _ => Ok(()),
-    }
 }

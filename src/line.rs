@@ -16,7 +16,7 @@ use http::header::EXPECT;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 
-use crate::admission::{Admission, Intake};
+use crate::admission::{Admission, Coding, Intake};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::decide::{Ask, Claim, RegionId, Reserved, Shortlist, State, Work, Zones};
@@ -172,9 +172,15 @@ where
 
     let deadline = inspect::deadline(&head.headers)?; // 400
     let class = inspect::class(&head.headers, &plan.queue, pass.class())?; // 400
+    let coding = if way.is_read() {
+        Coding::of(&head.headers)? // 415
+    } else {
+        None
+    };
     queue::admit(&app.fleet, body.size_hint().lower(), class)?; // 429
     let began = app.clock.now();
-    let held = app.intake.read(body).await?; // 400 408 413 503
+    let mut held = app.intake.read(body).await?; // 400 408 413 503
+    app.intake.undo(&mut held, coding).await?; // 400 413 503
     exchange.body_read(app.clock.now() - began);
     exchange.bytes_in(held.bytes().len() as u64);
 
@@ -185,7 +191,7 @@ where
         room: catalogue.room(),
         apart: pass.apart(),
     };
-    let facts = inspect::facts(&way, head, held.bytes(), offered)?; // 400 415
+    let facts = inspect::facts(&way, head, held.text(), offered)?; // 400
     if facts.streamed {
         spot.wants_events();
     }
@@ -225,6 +231,7 @@ where
     let errand = Errand {
         head,
         body: held.bytes(),
+        text: held.text(),
         facts: &facts,
         way: &way,
         ask: &ask,

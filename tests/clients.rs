@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use support::engine::Engine;
-use support::engine::knobs::{Dialect, Failure, Knobs};
+use support::engine::knobs::{Canned, Dialect, Failure, Knobs};
 use support::expect_soon;
 use support::proxy::Proxy;
 use support::tenant::tenant;
@@ -60,6 +60,30 @@ fn content_with(script: &str, proxy: &Proxy, keys: &[&str]) {
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("ok"), "{script} checked nothing: {said}");
+}
+
+#[test]
+fn the_openai_client_sends_sound() {
+    let worker = Engine::start();
+    worker.tune(|knobs| {
+        knobs.models = vec!["whisper-large".to_owned()];
+        let canned = Canned::ok("{\"text\":\"heard\"}").header("content-type", "application/json");
+        knobs.canned = Some(canned);
+    });
+    let models = "models = { m = \"whisper-large\" }";
+    let proxy = Proxy::setup().worker_with("w", &worker, models).start();
+    content("openai_audio.py", &proxy);
+    let seen = worker.requests();
+    assert_eq!(seen.len(), 2);
+    for seen in seen {
+        let body = String::from_utf8_lossy(&seen.body).into_owned();
+        assert!(
+            body.contains("\r\n\r\nwhisper-large\r\n--"),
+            "{:?}",
+            seen.headers
+        );
+        assert!(seen.body.len() > 1 << 20);
+    }
 }
 
 #[test]

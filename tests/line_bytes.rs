@@ -421,7 +421,7 @@ fn a_rename_changes_the_value_of_model_and_nothing_else() {
         r#"{"metadata":{"model":"good"},"model":@,"tools":[{"model":"good"}]}"#,
         r#"{"messages":[{"content":"\"model\":\"good\""}],"model":@}"#,
         r#"{"model":@,"a":"caf\u00e9 \ud83d\udc0b","n":1.0e+02,"z":-0.0}"#,
-        r#"{"models":"good","Model":"good","model ":"good","model":@}"#,
+        r#"{"models":"good","_model":"good","model ":"good","model":@}"#,
     ];
     for body in bodies {
         worker.forget();

@@ -33,14 +33,38 @@ pub struct Intake {
 #[derive(Debug)]
 pub struct Held {
     bytes: Bytes,
-    _counted: Counted,
+    /// What it says, where it came compressed.
+    plain: Option<Bytes>,
+    counted: Counted,
 }
 
 impl Held {
-    /// The body.
+    fn new(bytes: Bytes, counted: Counted) -> Self {
+        Held {
+            bytes,
+            plain: None,
+            counted,
+        }
+    }
+
+    /// The body as it came.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// What it says: the same, unless it came compressed.
+    #[must_use]
+    pub fn text(&self) -> &Bytes {
+        self.plain.as_ref().unwrap_or(&self.bytes)
+    }
+
+    pub(super) fn says(&mut self, plain: Bytes) {
+        self.plain = Some(plain);
+    }
+
+    pub(super) fn counted(&mut self) -> &mut Counted {
+        &mut self.counted
     }
 }
 
@@ -76,7 +100,7 @@ impl Gathered {
 
 /// Bytes counted against `limits.buffered`.
 #[derive(Debug)]
-struct Counted {
+pub(super) struct Counted {
     held: Arc<AtomicU64>,
     observe: Arc<Observe>,
     count: u64,
@@ -140,17 +164,11 @@ impl Intake {
             count: 0,
         };
         let Some(first) = self.next(body).await? else {
-            return Ok(Held {
-                bytes: Bytes::new(),
-                _counted: counted,
-            });
+            return Ok(Held::new(Bytes::new(), counted));
         };
         self.count(&mut counted, first.len())?;
         if body.is_end_stream() {
-            return Ok(Held {
-                bytes: first,
-                _counted: counted,
-            });
+            return Ok(Held::new(first, counted));
         }
         let mut all = Gathered::new(told, &first);
         drop(first);
@@ -158,10 +176,7 @@ impl Intake {
             self.count(&mut counted, piece.len())?;
             all.add(&piece);
         }
-        Ok(Held {
-            bytes: all.whole(),
-            _counted: counted,
-        })
+        Ok(Held::new(all.whole(), counted))
     }
 
     /// Reads and forgets what a refused client is still sending, within bounds, so that the connection can be used again.
@@ -205,7 +220,7 @@ impl Intake {
         }
     }
 
-    fn count(&self, counted: &mut Counted, more: usize) -> Result<(), Fault> {
+    pub(super) fn count(&self, counted: &mut Counted, more: usize) -> Result<(), Fault> {
         let all = counted.add(more);
         if counted.count > self.body.0 {
             return Err(self.too_large());

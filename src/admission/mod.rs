@@ -7,6 +7,7 @@
 
 mod accounts;
 mod body;
+mod coding;
 mod jwt;
 mod keys;
 mod pass;
@@ -16,6 +17,7 @@ mod watched;
 
 pub use accounts::{Account, Accounts, FileState, keep_accounts};
 pub use body::{Held, Intake};
+pub use coding::Coding;
 pub use keys::may_hold_key;
 pub use pass::Pass;
 pub use tenants::Admission;

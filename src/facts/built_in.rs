@@ -2,7 +2,7 @@
 
 use super::Dialect;
 
-/// An inference path of the OpenAI or Anthropic API: a POST whose JSON body names a model.
+/// An inference path of the OpenAI or Anthropic API: a POST whose body names a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inference {
     /// The path itself: the `route` of logs and metrics.
@@ -18,7 +18,7 @@ pub struct Inference {
 /// What a built-in path stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltIn<'a> {
-    /// Inference on a JSON body.
+    /// Inference on a body that names its model.
     Inference(&'static Inference),
     /// `/v1/models`: all models of the fleet.
     Models,
@@ -57,7 +57,7 @@ const fn inference(path: &'static str, kind: &'static str, generates: bool) -> I
 }
 
 /// Every inference path.
-const INFERENCE: [Inference; 12] = [
+const INFERENCE: [Inference; 13] = [
     inference("/v1/chat/completions", "chat", true),
     inference("/v1/completions", "completion", true),
     inference("/v1/embeddings", "embedding", false),
@@ -75,7 +75,16 @@ const INFERENCE: [Inference; 12] = [
     inference("/v1/audio/translations", "audio", false),
     inference("/v1/images/generations", "image", false),
     inference("/v1/images/edits", "image", false),
+    inference("/v1/images/variations", "image", false),
 ];
+
+impl Inference {
+    /// Whether its body may be a form and not only JSON.
+    #[must_use]
+    pub fn takes_forms(&self) -> bool {
+        matches!(self.kind, "audio" | "image")
+    }
+}
 
 impl<'a> BuiltIn<'a> {
     /// What a path stands for; `None` when it is not ours.

@@ -6,6 +6,7 @@
 mod built_in;
 mod kserve;
 mod letters;
+mod multipart;
 pub mod nesting;
 mod openai;
 mod percent;
@@ -17,6 +18,7 @@ use std::ops::Range;
 pub use built_in::{BuiltIn, Inference};
 pub use kserve::{timeout_of as kserve_timeout, work_of as kserve_work};
 pub use letters::fills;
+pub use multipart::{Form, boundary, form};
 pub use openai::{Peek, Piece, peek};
 pub use percent::{name_in_path, percent_decoded, percent_encoded};
 pub use prefix::{MOST_BLOCKS, Prefix, Salt, prefix};
@@ -35,13 +37,22 @@ pub enum Dialect {
     KServe,
 }
 
+/// Where a model's name stands, and how names are written there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// A JSON string in the body, quotes included.
+    Json(Range<usize>),
+    /// Text in the body, as it is.
+    Text(Range<usize>),
+}
+
 /// What the line knows of a request once its body was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFacts {
     /// The client-facing model, when the request names one or only one is served.
     pub model: Option<ModelName>,
-    /// Where the model's JSON value stands in the body, quotes included.
-    pub model_span: Option<Range<usize>>,
+    /// Where the model's name stands, for whoever has to write another.
+    pub model_at: Option<Spot>,
     /// Whether the answer comes as a stream of events.
     pub streamed: bool,
     /// Whether output tokens are generated one by one.

@@ -1,8 +1,9 @@
 //! Peeks into a JSON body of the OpenAI or Anthropic API: one pass over the top-level keys, nothing built.
 //!
 //! Guaranteed: the model read here is the model the worker reads. A body in which two keys spell `model` (also by
-//! escapes) has two readings and is refused; so is one that is not a JSON object or not UTF-8. Everything else in the
-//! body is the worker's business and passes unread.
+//! escapes) has two readings and is refused. So is one with a key that differs from `model` only in case, which engines
+//! in Go take for the same (`encoding/json`), one with anything behind its object, and one that is not a JSON object or
+//! not UTF-8. Everything else in the body is the worker's business and passes unread.
 
 use std::ops::Range;
 
@@ -66,9 +67,11 @@ pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
         return Err(Fault::new(Kind::BadRequest, message));
     }
     let mut seen = Peek::default();
+    let mut end = memchr::memchr(b'{', body).map_or(0, |at| at + 1);
     for entry in sonic_rs::to_object_iter(body) {
         let (key, value) = entry.map_err(|error| unreadable(body, &error))?;
         let span = span_of(body, &value);
+        end = span.end;
         match key.as_ref() {
             "model" => read_model(&mut seen, &value, span)?,
             "stream" => seen.stream = value.as_bool().unwrap_or(false),
@@ -88,16 +91,26 @@ pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
                 let part = Part::of(&key);
                 seen.prompt.push(Piece { part, span });
             }
+            key if key.eq_ignore_ascii_case("model") => return Err(twice()),
             _ => {}
         }
+    }
+    if body[end..].trim_ascii() != b"}" {
+        let message = "something stands behind the JSON object; send one object and nothing else";
+        return Err(Fault::new(Kind::BadRequest, message));
     }
     Ok(seen)
 }
 
+fn twice() -> Fault {
+    let message = "the body has two `model` keys, or one in other letters; send one, in small letters, so that it has \
+                   one reading";
+    Fault::new(Kind::BadRequest, message).param("model")
+}
+
 fn read_model(seen: &mut Peek, value: &LazyValue<'_>, span: Range<usize>) -> Result<(), Fault> {
     if seen.model_span.is_some() {
-        let message = "the body has two `model` keys; send one, so that it has one reading";
-        return Err(Fault::new(Kind::BadRequest, message).param("model"));
+        return Err(twice());
     }
     let Some(name) = value.as_str() else {
         return Err(Fault::new(Kind::BadRequest, "`model` must be a string").param("model"));
@@ -183,6 +196,10 @@ mod tests {
         for body in [
             r#"{"model":"a","model":"b"}"#,
             r#"{"model":"a","mod\u0065l":"b"}"#,
+            r#"{"model":"a","MODEL":"b"}"#,
+            r#"{"Model":"b"}"#,
+            r#"{"model":"a"}{"model":"b"}"#,
+            r#"{} 1"#,
         ] {
             assert_eq!(
                 peek(body.as_bytes()).unwrap_err().kind,
@@ -210,6 +227,8 @@ mod tests {
 
     #[test]
     fn a_body_without_model_is_readable() {
-        assert_eq!(peek(b"{}").unwrap(), Peek::default());
+        for body in [&b"{}"[..], b" { }\n"] {
+            assert_eq!(peek(body).unwrap(), Peek::default());
+        }
     }
 }

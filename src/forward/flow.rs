@@ -25,7 +25,7 @@ use super::deadlines::Deadlines;
 use super::judge::Judgement;
 use super::relay::Broken;
 use super::tries::Repeating;
-use super::{Begun, refusal};
+use super::{Begun, headers, refusal};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decide::Outcome;
@@ -194,7 +194,10 @@ impl Flow {
     }
 
     /// A piece goes out: takes note of it, and ends the flow with the last.
-    fn passed(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+    fn passed(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
+        if let Some(fields) = frame.trailers_mut() {
+            headers::trailers(fields);
+        }
         if let Some(piece) = frame.data_ref() {
             let now = self.clock.now();
             self.note(piece, now);

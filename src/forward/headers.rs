@@ -7,8 +7,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, PROXY_AUTHENTICATE,
-    TRANSFER_ENCODING,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
+    PROXY_AUTHENTICATE, TRANSFER_ENCODING,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
@@ -18,7 +18,7 @@ use super::load_report::LoadReport;
 use super::{Errand, forwarded, quota};
 use crate::admission::may_hold_key;
 use crate::config::plan::{Protocol, WorkerPlan};
-use crate::facts::{BuiltIn, percent_encoded};
+use crate::facts::{BuiltIn, Spot, percent_encoded};
 use crate::fault::{Fault, Kind};
 use crate::fleet::authorization;
 use crate::inspect::Way;
@@ -50,6 +50,8 @@ pub(super) struct Draft<'a> {
     report: LoadReport,
     uri: Uri,
     body: Bytes,
+    /// The body came compressed, and goes out plain.
+    is_undone: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -70,6 +72,7 @@ impl<'a> Draft<'a> {
             report: LoadReport::default(),
             uri,
             body: body(errand, name),
+            is_undone: name.is_some() && errand.facts.model_at.is_some(),
         })
     }
 
@@ -84,6 +87,9 @@ impl<'a> Draft<'a> {
         *request.method_mut() = self.errand.head.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = request_headers(self.errand, self.worker, self.id);
+        if self.is_undone {
+            request.headers_mut().remove(CONTENT_ENCODING);
+        }
         self.report.ask(request.headers_mut());
         request
     }
@@ -109,16 +115,20 @@ fn target(errand: &Errand<'_>, name: Option<&ModelName>) -> Result<PathAndQuery,
     }
 }
 
-/// The body, with the value of `model` changed where the worker calls it otherwise, and no other byte.
+/// The body, with the value of `model` changed where the worker calls it otherwise, and no other byte. One that came
+/// compressed goes out plain then: under its old label it would be another body.
 fn body(errand: &Errand<'_>, name: Option<&ModelName>) -> Bytes {
-    let (Some(name), Some(span)) = (name, &errand.facts.model_span) else {
+    let (Some(name), Some(spot)) = (name, &errand.facts.model_at) else {
         return errand.body.clone();
     };
-    let name = sonic_rs::to_string(name.as_str()).unwrap_or_default();
-    let mut body = BytesMut::with_capacity(errand.body.len() + name.len());
-    body.put_slice(&errand.body[..span.start]);
+    let (span, name) = match spot {
+        Spot::Json(span) => (span, sonic_rs::to_string(name.as_str()).unwrap_or_default()),
+        Spot::Text(span) => (span, name.as_str().to_owned()),
+    };
+    let mut body = BytesMut::with_capacity(errand.text.len() + name.len());
+    body.put_slice(&errand.text[..span.start]);
     body.put_slice(name.as_bytes());
-    body.put_slice(&errand.body[span.end..]);
+    body.put_slice(&errand.text[span.end..]);
     body.freeze()
 }
 
@@ -209,6 +219,48 @@ pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchang
         quota::show(headers, quota);
     }
     ours(headers, exchange);
+}
+
+/// Makes the fields behind an answer fit for the client. What is read before a body has no business there, least of all
+/// what only the proxy may say (RFC 9110 §6.5.1).
+pub(super) fn trailers(fields: &mut HeaderMap) {
+    let ending: Vec<_> = fields
+        .keys()
+        .filter(|name| ends_in_trailers(name))
+        .cloned()
+        .collect();
+    for name in ending {
+        fields.remove(name);
+    }
+}
+
+/// Whether a field may not stand behind a body: framing, routing, content, caches, cookies, credentials, control.
+fn ends_in_trailers(name: &HeaderName) -> bool {
+    let misplaced = matches!(
+        name.as_str(),
+        "age"
+            | "authorization"
+            | "cache-control"
+            | "content-encoding"
+            | "content-length"
+            | "content-range"
+            | "content-type"
+            | "cookie"
+            | "date"
+            | "expires"
+            | "host"
+            | "location"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "retry-after"
+            | "server-timing"
+            | "set-cookie"
+            | "trailer"
+            | "vary"
+            | "www-authenticate"
+            | "x-request-id"
+    );
+    misplaced || is_hop_by_hop(name) || name.as_str().starts_with("x-forebay-")
 }
 
 /// The fields that every answer carries.

@@ -72,6 +72,8 @@ pub struct Errand<'a> {
     pub head: &'a Parts,
     /// Its body.
     pub body: &'a Bytes,
+    /// What that says: the same, unless it came compressed.
+    pub text: &'a Bytes,
     /// What was read from both.
     pub facts: &'a RequestFacts,
     /// Where it goes.

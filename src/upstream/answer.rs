@@ -14,7 +14,7 @@ use super::connect::Http1;
 pub(super) enum Keep {
     /// This connection.
     Http1(Http1),
-    /// Nothing: the connection is shared.
+    /// Nothing: the connection is shared, or not to be used again.
     Nothing,
 }
 

@@ -4,7 +4,7 @@
 //! it was sent* decides whether a request may be repeated (contract §4), and only the lower interface tells them apart:
 //! `try_send_request` hands back what was never written.
 //!
-//! Guaranteed: a connection goes back to the pool only after its answer was read to the end; dropping an answer early
+//! Guaranteed: a connection goes back to the pool only after its answer was read to the end, and had one framing; dropping an answer early
 //! closes its connection at once (HTTP/2: resets its stream), which is how a worker learns that a client has left
 //! (promise P8).
 

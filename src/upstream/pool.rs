@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use parking_lot::Mutex;
 
 use super::answer::{Keep, UpstreamBody};
@@ -236,6 +237,10 @@ impl Upstream {
         keep: Keep,
         connected_in: Option<Seconds>,
     ) -> Sent {
+        // One of two framings was believed; what the worker meant by the other nobody knows.
+        let head = response.headers();
+        let doubtful = head.contains_key(TRANSFER_ENCODING) && head.contains_key(CONTENT_LENGTH);
+        let keep = if doubtful { Keep::Nothing } else { keep };
         let response = response.map(|body| UpstreamBody::new(body, keep, self.clone()));
         Sent {
             response,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
@@ -122,6 +122,25 @@ impl H2Client {
         body: &[u8],
     ) -> Answer {
         self.try_call(method, target, headers, body).unwrap()
+    }
+
+    /// Sends a request and reads its answer to the end, trailers too.
+    #[track_caller]
+    pub fn call_for_trailers(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> (Answer, HeaderMap) {
+        let mut reading = self.open(method, target, headers, body).unwrap();
+        let mut answer = reading.head();
+        let collected = self.runtime.block_on(reading.response.body_mut().collect());
+        let collected = collected.unwrap();
+        let trailers = collected.trailers().cloned().unwrap_or_default();
+        answer.body = collected.to_bytes().to_vec();
+        answer.complete = true;
+        (answer, trailers)
     }
 
     /// Sends a request whose stream may be reset before its answer has a head.

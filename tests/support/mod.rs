@@ -10,6 +10,7 @@ pub mod command;
 pub mod dns;
 pub mod engine;
 pub mod h2_client;
+pub mod h2_frames;
 pub mod load;
 pub mod mmdb;
 pub mod prompt;

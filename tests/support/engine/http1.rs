@@ -138,6 +138,10 @@ async fn respond(
             write.write_all(&bytes).await?;
             return Ok(Next::End(End::Close));
         }
+        Some(Failure::Stays(bytes)) => {
+            write.write_all(&bytes).await?;
+            return Ok(Next::Request);
+        }
         _ => {}
     }
     let mut answer = answer::to(shared, seen, failure).await;

@@ -235,6 +235,8 @@ pub enum Failure {
     StallAfter(usize),
     /// Answers with these bytes, whatever they are, and closes (HTTP/1.1 only).
     Rubbish(Bytes),
+    /// The same, and keeps the connection (HTTP/1.1 only).
+    Stays(Bytes),
     /// Answers with this status as soon as the head is read, while the body may still be coming (HTTP/1.1 only).
     /// With `close` the answer says so and nothing more is read; without, the body is still read and thrown away.
     Early {
