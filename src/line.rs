@@ -29,7 +29,6 @@ use crate::inspect::{self, Client, Limit, Offered, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::Seconds;
-use crate::upstream::Upstream;
 
 const X_REQUEST_ID: &str = "x-request-id";
 
@@ -38,7 +37,7 @@ pub struct App {
     /// Time.
     pub clock: Clock,
     /// The configuration, swapped whole.
-    pub plan: ArcSwap<Plan>,
+    pub plan: Arc<ArcSwap<Plan>>,
     /// Metrics and the access log.
     pub observe: Arc<Observe>,
     /// Who may come in.
@@ -47,8 +46,6 @@ pub struct App {
     pub intake: Intake,
     /// The workers as they are now.
     pub fleet: Arc<Fleet>,
-    /// The connections to them, in the plan's order.
-    pub upstreams: Vec<Arc<Upstream>>,
     /// Sends requests to them.
     pub forward: Forward,
     /// True once the process was told to stop: not ready, and no new request is begun.
@@ -337,14 +334,16 @@ impl App {
         }
         let (plan, catalogue) = (self.plan.load(), self.fleet.catalogue());
         let mut causes = Vec::new();
-        for (worker, configured) in self.fleet.snapshot().into_iter().zip(&plan.workers) {
+        let stations = self.fleet.stations();
+        let seen = self.fleet.snapshot().into_iter().zip(&*stations);
+        for (worker, station) in seen.filter(|(_, station)| !station.leaves) {
             let routed = || plan.routes.iter().any(|r| r.workers.contains(&worker.id));
             let cause = match worker.state {
                 State::Up if !catalogue.of(worker.id).is_empty() || routed() => return Ok(()),
                 State::Up => "it serves no model and no route",
                 state => worker.reason.as_deref().unwrap_or(state.label()),
             };
-            if !configured.optional {
+            if !station.plan.optional {
                 causes.push(format!("{}: {cause}", worker.name));
             }
         }

@@ -167,7 +167,10 @@ pub(super) fn time(text: &str) -> Result<Seconds, String> {
 }
 
 /// A body of this form, or none.
-fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8], form: &str) -> Result<T, String> {
+pub(super) fn parsed<'a, T: Default + Deserialize<'a>>(
+    body: &'a [u8],
+    form: &str,
+) -> Result<T, String> {
     if body.trim_ascii().is_empty() {
         return Ok(T::default());
     }

@@ -14,7 +14,9 @@ mod answer;
 mod changes;
 mod culprit;
 mod door;
+mod log_level;
 mod queue;
+mod reload;
 mod requests;
 mod search;
 mod tenants;
@@ -29,7 +31,9 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::Full;
 
+pub use log_level::SetLevel;
 pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
+pub use reload::{Reload, ReloadResult, Reloaded};
 pub use workers::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 
 use crate::admission::Accounts;
@@ -58,8 +62,14 @@ pub type DrawQueue = dyn Fn(Option<&str>) -> QueueView + Send + Sync;
 pub struct Sights {
     /// Metrics.
     pub observe: Arc<Observe>,
-    /// The plan as JSON, its secrets already hidden.
-    pub config: String,
+    /// The plan in force as JSON, its secrets hidden.
+    pub config: Box<dyn Fn() -> String + Send + Sync>,
+    /// Sets how much is logged.
+    pub set_level: Box<SetLevel>,
+    /// Reads the configuration again.
+    pub reload: Box<Reload>,
+    /// What came of that the last time.
+    pub reloaded: Box<dyn Fn() -> Option<Reloaded> + Send + Sync>,
     /// Draws the fleet as it is now.
     pub fleet: Box<dyn Fn() -> FleetView + Send + Sync>,
     /// Draws the line as it is now: its first, or those who wait with this id.
@@ -100,18 +110,23 @@ impl Admin {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let method = request.method().clone();
-        let asks_for_change =
-            method == Method::POST && matches!(self.door.judge(&request), Verdict::Enter(_));
-        let (head, body) = request.into_parts();
-        let told = if asks_for_change {
-            changes::read(body).await
-        } else {
-            Ok(Bytes::new())
+        let shown = match self.door.judge(&request) {
+            Verdict::Enter(shown) if method == Method::POST => Some(shown),
+            _ => None,
         };
-        let answer = told.map(|body| self.respond(&Request::from_parts(head, body)));
-        answer
-            .unwrap_or_else(|refusal| refusal)
-            .into_response(&method)
+        let (head, body) = request.into_parts();
+        let told = match shown {
+            Some(_) => changes::read(body).await,
+            None => Ok(Bytes::new()),
+        };
+        let answer = match told.map(|body| Request::from_parts(head, body)) {
+            Ok(request) => match shown.filter(|_| Self::is_reload(&request)) {
+                Some(shown) => self.reload(&request, shown).await,
+                None => self.respond(&request),
+            },
+            Err(refusal) => refusal,
+        };
+        answer.into_response(&method)
     }
 
     fn respond(&self, request: &Request<Bytes>) -> Answer {
@@ -137,8 +152,10 @@ impl Admin {
             }),
             "/api/tenants" => self.read(request, Self::tenants),
             "/api/config" => self.read(request, |admin| {
-                Answer::new(StatusCode::OK, JSON, admin.sights.config.clone())
+                Answer::new(StatusCode::OK, JSON, (admin.sights.config)())
             }),
+            "/api/log" => self.set_level(request, shown),
+            "/api/reload" => self.read(request, Self::last_reload),
             "/api/requests" => self.read(request, |admin| admin.search(request.uri().query())),
             path => {
                 if let Some(id) = path.strip_prefix("/api/requests/") {
@@ -174,9 +191,11 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
-        (self.sights.fleet)().show_in(metrics);
-        tenants::show_in(&(self.sights.tenants)(), metrics);
-        Answer::new(StatusCode::OK, METRICS, metrics.render())
+        let text = metrics.render_with(|metrics| {
+            (self.sights.fleet)().show_in(metrics);
+            tenants::show_in(&(self.sights.tenants)(), metrics);
+        });
+        Answer::new(StatusCode::OK, METRICS, text)
     }
 
     fn workers(&self) -> Answer {
@@ -198,21 +217,21 @@ impl Admin {
         }
     }
 
-    fn change(&self, request: &Request<Bytes>, shown: Shown, order: &Order) -> Answer {
+    /// What speaks against a change before it is looked at.
+    fn refuses_change(request: &Request<Bytes>, shown: Shown) -> Option<Answer> {
         if request.method() != Method::POST {
-            return Answer::refusal(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "this path takes POST",
-            )
-            .with(header::ALLOW, "POST");
+            let (code, words) = ("method_not_allowed", "this path takes POST");
+            let refusal = Answer::refusal(StatusCode::METHOD_NOT_ALLOWED, code, words);
+            return Some(refusal.with(header::ALLOW, "POST"));
         }
-        if !shown.may_change(request.headers()) {
-            return Answer::refusal(
-                StatusCode::FORBIDDEN,
-                "csrf",
-                "a browser's change needs the header x-forebay-csrf, with any value",
-            );
+        let words = "a browser's change needs the header x-forebay-csrf, with any value";
+        (!shown.may_change(request.headers()))
+            .then(|| Answer::refusal(StatusCode::FORBIDDEN, "csrf", words))
+    }
+
+    fn change(&self, request: &Request<Bytes>, shown: Shown, order: &Order) -> Answer {
+        if let Some(refusal) = Self::refuses_change(request, shown) {
+            return refusal;
         }
         let change = match order.change(request.body()) {
             Ok(change) => change,
@@ -309,7 +328,7 @@ mod tests {
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 11] = [
+    const EVERY_PATH: [&str; 12] = [
         "/",
         "/health",
         "/ready",
@@ -318,6 +337,7 @@ mod tests {
         "/api/tenants",
         "/api/config",
         "/api/queue",
+        "/api/reload",
         "/api/requests",
         "/api/requests/some",
         "/api/nothing",
@@ -390,6 +410,17 @@ mod tests {
         }
     }
 
+    fn reloaded() -> Reloaded {
+        Reloaded {
+            result: ReloadResult::Refused,
+            by: "admin",
+            time: Seconds(1_796_006_599.5),
+            changes: Vec::new(),
+            pending: Vec::new(),
+            problems: vec!["forebay.toml:3:1: worker: unknown key".into()],
+        }
+    }
+
     fn admin(ready: Result<(), String>) -> Admin {
         let log = LogPlan {
             level: LogLevel::Info,
@@ -402,7 +433,10 @@ mod tests {
         };
         let sights = Sights {
             observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
-            config: r#"{"state":"/state"}"#.into(),
+            config: Box::new(|| r#"{"state":"/state"}"#.into()),
+            set_level: Box::new(|_, room| room.is_none_or(|room| room == "fleet")),
+            reload: Box::new(|_| Box::pin(async { reloaded() })),
+            reloaded: Box::new(|| None),
             tenants: Box::new(Accounts::default),
             change: Box::new(|name, _| name == "worker-<a>"),
             fleet: Box::new(move || FleetView {

@@ -8,6 +8,7 @@ mod control;
 mod key;
 mod plan_file;
 mod reference;
+mod reload;
 mod requests;
 mod serve;
 mod simulate;
@@ -36,6 +37,7 @@ enum Verb {
     Serve(serve::Serve),
     Check(check::Check),
     Key(key::Key),
+    Reload(reload::Reload),
     Reference(reference::Reference),
     Simulate(simulate::Simulate),
     Workers(workers::Workers),
@@ -51,6 +53,7 @@ pub fn run() -> ExitCode {
             Verb::Serve(serve) => serve.run(),
             Verb::Check(check) => check.run(),
             Verb::Key(key) => key.run(),
+            Verb::Reload(reload) => reload.run(),
             Verb::Reference(reference) => reference.run(),
             Verb::Simulate(simulate) => simulate.run(),
             Verb::Workers(workers) => workers.run(),

@@ -39,6 +39,7 @@ impl Exchange {
 
     /// Its line of the access log.
     pub(super) fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
+        let worker = self.worker_name();
         let line = AccessLine {
             time: &clock::rfc3339(self.arrived),
             id: self.id.to_str().unwrap_or_default(),
@@ -48,7 +49,7 @@ impl Exchange {
             method: self.method.as_str(),
             path: &self.path,
             model: self.model.as_ref().map(ModelName::as_str),
-            worker: self.worker_name(),
+            worker: worker.as_deref(),
             attempts: self.attempts,
             status: status.as_u16(),
             reason,
