@@ -24,5 +24,6 @@ pub mod queue;
 pub mod rng;
 pub mod serve;
 pub mod simulate;
+pub mod stamp;
 pub mod units;
 pub mod upstream;

@@ -14,9 +14,9 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 
-use crate::admission::{Admission, Coding, Intake};
+use crate::admission::{Admission, Coding, Held, Intake};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::decide::{Ask, Claim, RegionId, Reserved, Shortlist, State, Work, Zones};
@@ -30,7 +30,6 @@ use crate::inspect::{self, Client, Limit, Offered, Way};
 use crate::observe::{Exchange, Observe};
 use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::Seconds;
-use crate::upstream::Upstream;
 
 const X_REQUEST_ID: &str = "x-request-id";
 
@@ -39,7 +38,7 @@ pub struct App {
     /// Time.
     pub clock: Clock,
     /// The configuration, swapped whole.
-    pub plan: ArcSwap<Plan>,
+    pub plan: Arc<ArcSwap<Plan>>,
     /// Metrics and the access log.
     pub observe: Arc<Observe>,
     /// Who may come in.
@@ -48,8 +47,6 @@ pub struct App {
     pub intake: Intake,
     /// The workers as they are now.
     pub fleet: Arc<Fleet>,
-    /// The connections to them, in the plan's order.
-    pub upstreams: Vec<Arc<Upstream>>,
     /// Sends requests to them.
     pub forward: Forward,
     /// True once the process was told to stop: not ready, and no new request is begun.
@@ -172,17 +169,9 @@ where
 
     let deadline = inspect::deadline(&head.headers)?; // 400
     let class = inspect::class(&head.headers, &plan.queue, pass.class())?; // 400
-    let coding = if way.is_read() {
-        Coding::of(&head.headers)? // 415
-    } else {
-        None
-    };
+    let coding = coding(&way, &head.headers)?; // 415
     queue::admit(&app.fleet, body.size_hint().lower(), class)?; // 429
-    let began = app.clock.now();
-    let mut held = app.intake.read(body).await?; // 400 408 413 503
-    app.intake.undo(&mut held, coding).await?; // 400 413 503
-    exchange.body_read(app.clock.now() - began);
-    exchange.bytes_in(held.bytes().len() as u64);
+    let held = receive(app, body, coding, exchange).await?; // 400 408 413 503
 
     let catalogue = app.fleet.catalogue();
     let offered = Offered {
@@ -243,6 +232,33 @@ where
     // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
     let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(begun))
+}
+
+/// How the body is compressed, where somebody reads it.
+fn coding(way: &Way<'_>, headers: &HeaderMap) -> Result<Option<Coding>, Fault> {
+    if way.is_read() {
+        return Coding::of(headers);
+    }
+    Ok(None)
+}
+
+/// The whole body, and what it says where it came compressed.
+async fn receive<B>(
+    app: &App,
+    body: &mut B,
+    coding: Option<Coding>,
+    exchange: &mut Exchange,
+) -> Result<Held, Fault>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let began = app.clock.now();
+    let mut held = app.intake.read(body).await?;
+    app.intake.undo(&mut held, coding).await?;
+    exchange.body_read(app.clock.now() - began);
+    exchange.bytes_in(held.bytes().len() as u64);
+    Ok(held)
 }
 
 /// A place on a worker, after a wait in line if need be.
@@ -345,14 +361,16 @@ impl App {
         }
         let (plan, catalogue) = (self.plan.load(), self.fleet.catalogue());
         let mut causes = Vec::new();
-        for (worker, configured) in self.fleet.snapshot().into_iter().zip(&plan.workers) {
+        let stations = self.fleet.stations();
+        let seen = self.fleet.snapshot().into_iter().zip(&*stations);
+        for (worker, station) in seen.filter(|(_, station)| !station.leaves) {
             let routed = || plan.routes.iter().any(|r| r.workers.contains(&worker.id));
             let cause = match worker.state {
                 State::Up if !catalogue.of(worker.id).is_empty() || routed() => return Ok(()),
                 State::Up => "it serves no model and no route",
                 state => worker.reason.as_deref().unwrap_or(state.label()),
             };
-            if !configured.optional {
+            if !station.plan.optional {
                 causes.push(format!("{}: {cause}", worker.name));
             }
         }

@@ -12,23 +12,29 @@
 mod care;
 mod diagnostics;
 mod doorway;
+mod holder;
 mod line;
+mod notify;
+mod panics;
+mod reload;
 mod signals;
 mod status;
+mod upgrade;
 
 use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use pingora_core::listeners::ListenerConfig;
 use pingora_core::protocols::l4::stream::L4BufferSettings;
-use pingora_core::server::configuration::ServerConf;
+use pingora_core::server::configuration::{Opt, ServerConf};
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::background::background_service;
 use pingora_core::services::listening::Service;
@@ -38,18 +44,21 @@ use crate::admin::address::{ADMIN_FILE, AdminAddress};
 use crate::admin::{Admin, Sights, token};
 use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
-use crate::config::{self, Plan};
+use crate::config::{Plan, dump};
 use crate::fleet::Fleet;
 use crate::forward::Forward;
 use crate::kept;
 use crate::line::App;
 use crate::listener::{Gate, Plane};
 use crate::observe::Observe;
-use crate::upstream::{Addresses, Upstream};
 
-use care::Care;
+use care::{Care, Ready};
 use doorway::Doorway;
-use signals::Signals;
+use notify::Notifier;
+pub use reload::Environment;
+use reload::{Desk, Orders, Reloader};
+use signals::{Desks, Signals};
+use upgrade::{Keeper, Sockets, Successor};
 
 /// The process id of the running proxy, in the state folder.
 const PID_FILE: &str = "forebay.pid";
@@ -66,15 +75,28 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Runs a proxy until it is told to stop; then the process has ended. `admin_token` is the environment's, if any.
+/// What a proxy is started with.
+pub struct Start {
+    /// The configuration.
+    pub plan: Plan,
+    /// Where it was read.
+    pub file: PathBuf,
+    /// What it may refer to.
+    pub env: Environment,
+    /// Whether it takes over from a running proxy.
+    pub upgrade: bool,
+}
+
+/// Runs a proxy until it is told to stop; then the process has ended.
 ///
 /// # Errors
 /// When a port is in use, or the state folder or the access log can't be written.
-pub fn run(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
-    diagnostics::start(plan.log.level)
+pub fn run(start: Start) -> Result<(), StartError> {
+    diagnostics::start(start.plan.log.level)
         .map_err(|error| StartError(format!("diagnostics can't be written: {error}")))?;
+    panics::end_the_process();
     without_huge_pages();
-    let ended = begin(plan, admin_token);
+    let ended = begin(start);
     diagnostics::flush();
     ended
 }
@@ -89,16 +111,31 @@ fn without_huge_pages() {
 }
 
 /// Takes hold of everything that may be missing, then serves.
-fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
-    let signals = Signals::catch()
+fn begin(start: Start) -> Result<(), StartError> {
+    let Start {
+        plan,
+        file,
+        env,
+        upgrade,
+    } = start;
+    let typed = plan.clone();
+    let mut signals = Signals::catch()
         .map_err(|error| StartError(format!("signals can't be caught: {error}")))?;
     for remark in &plan.remarks {
         tracing::warn!("{remark}");
     }
-    let plan = settled(plan)?;
-    keep_pid(&plan.state)?;
-    keep_address(&plan)?;
-    let source = token::resolve(admin_token, plan.admin_token.as_ref(), &plan.state)
+    let successor = if upgrade {
+        match Successor::meet(&plan.state, &mut signals)? {
+            Some(successor) => Some(successor),
+            None => return Ok(()),
+        }
+    } else {
+        None
+    };
+    let inherited = successor.as_ref().map(|one| &*one.inherited);
+    let plan = settled(plan, inherited.unwrap_or_default())?;
+    make_folder(&plan.state)?;
+    let source = token::resolve(env(token::VARIABLE), plan.admin_token.as_ref(), &plan.state)
         .map_err(|error| StartError(format!("the admin token can't be had: {error}")))?;
     tracing::info!(
         "{}",
@@ -109,16 +146,53 @@ fn begin(plan: Plan, admin_token: Option<String>) -> Result<(), StartError> {
     let app = Arc::new(build(plan, clock)?);
     let plan = app.plan.load_full();
     let gate = Arc::new(Gate::new(clock, plan.limits.clone(), app.observe.clone()));
-    let admin = Arc::new(Admin::new(source, plan.listen.admin, sights(&app, &plan)));
-    serve(&app, &admin, &gate, signals);
-    Ok(())
+    let notifier = Arc::new(Notifier::to(env(notify::VARIABLE).as_deref()));
+    let source_of_plan = (file, env, notifier.clone());
+    let reloader = Reloader::new(app.clone(), gate.clone(), source_of_plan, typed);
+    let (desk, orders) = Desk::open();
+    let sights = sights(&app, &reloader, &desk);
+    let sockets = Sockets::default();
+    let planes = Planes {
+        admin: Arc::new(Admin::new(source, plan.listen.admin, sights)),
+        gate: gate.clone(),
+        sockets: sockets.clone(),
+        signals,
+        desk,
+        notifier,
+    };
+    serve(&app, planes, successor, (reloader, orders))
+}
+
+/// What listens, and what it listens to.
+struct Planes {
+    admin: Arc<Admin>,
+    gate: Arc<Gate>,
+    sockets: Sockets,
+    signals: Signals,
+    desk: Desk,
+    notifier: Arc<Notifier>,
 }
 
 /// What the admin side shows and changes.
-fn sights(app: &Arc<App>, plan: &Plan) -> Sights {
+fn sights(app: &Arc<App>, reloader: &Arc<Reloader>, desk: &Desk) -> Sights {
     Sights {
         observe: app.observe.clone(),
-        config: config::dump::json(plan),
+        config: {
+            let app = app.clone();
+            Box::new(move || dump::json(&app.plan.load()))
+        },
+        set_level: Box::new(|level, room| match room {
+            Some(room) => diagnostics::set_room(room, level),
+            None => {
+                diagnostics::set_level(level);
+                true
+            }
+        }),
+        reload: reload::sight(reloader.clone(), desk.clone()),
+        reloaded: {
+            let reloader = reloader.clone();
+            Box::new(move || reloader.last())
+        },
         fleet: {
             let app = app.clone();
             Box::new(move || status::view(&app))
@@ -150,15 +224,10 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         .map(|worker| worker.name.clone())
         .collect();
     let fleet = Fleet::new(&plan, clock, rand::random());
-    fleet.recall_speeds(&plan);
+    fleet.recall_speeds(&plan.state);
     let observe = Observe::new(clock, &plan.log, &names, fleet.catalogue().served())
         .map_err(|error| StartError(format!("the access log can't be opened: {error}")))?;
     let observe = Arc::new(observe);
-    let pool = |worker: &config::plan::WorkerPlan| {
-        let addresses = Arc::new(Addresses::of(&worker.origin, worker.optional));
-        Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
-    };
-    let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
     let admission = Admission::new(&plan, clock, &observe.metrics)
         .map_err(|error| StartError(format!("a tenant's metrics can't be made: {error}")))?;
     admission.recall(&plan.state);
@@ -166,41 +235,83 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
         clock,
         admission: Arc::new(admission),
         intake: Intake::new(&plan.limits, observe.clone()),
-        forward: Forward::new(clock, fleet.clone(), upstreams.clone()),
-        upstreams,
-        plan: ArcSwap::from_pointee(plan),
+        forward: Forward::new(clock, fleet.clone()),
+        plan: Arc::new(ArcSwap::from_pointee(plan)),
         observe,
         fleet,
         stopping: AtomicBool::new(false),
     })
 }
 
-fn serve(app: &Arc<App>, admin: &Arc<Admin>, gate: &Arc<Gate>, signals: Signals) {
+fn serve(
+    app: &Arc<App>,
+    planes: Planes,
+    mut successor: Option<Successor>,
+    (reloader, orders): (Arc<Reloader>, Orders),
+) -> Result<(), StartError> {
     let plan = app.plan.load_full();
-    let mut server = Server::new_with_opt_and_conf(None, conf(&plan));
-    server.bootstrap();
+    let mut server = bootstrapped(&plan, successor.as_mut())?;
+    keep_pid(&plan.state)?;
+    keep_address(&plan)?;
+    let Planes {
+        admin,
+        gate,
+        sockets,
+        signals,
+        desk,
+        notifier,
+    } = planes;
+    let ready = Ready {
+        gate: gate.clone(),
+        successor: Mutex::new(successor),
+        notifier: notifier.clone(),
+    };
+    let care = Care::new(app.clone(), ready, (reloader, orders));
+    server.add_service(Keeper(sockets.clone()));
     let clients = Doorway::new(Plane::Client(app.clone()), gate.clone());
+    let listeners = &plan.listen.http;
     server.add_service(listening(
         "clients",
         clients,
-        &plan.listen.http,
+        listeners,
         available_threads(),
     ));
-    let care = background_service("care of the fleet", Care::new(app.clone()));
-    let care = server.add_service(care);
-    let operators = Doorway::new(Plane::Admin(admin.clone()), gate.clone());
+    let care = server.add_service(background_service("care of the fleet", care));
+    let operators = Doorway::new(Plane::Admin(admin), gate.clone());
     server
         .add_service(listening("admin", operators, &[plan.listen.admin], 1))
         .add_dependency(care);
-    let listed: Vec<_> = plan.listen.http.iter().map(SocketAddr::to_string).collect();
+    let listed: Vec<_> = listeners.iter().map(SocketAddr::to_string).collect();
     tracing::info!(
         workers = plan.workers.len(),
         "listening for clients on {}",
         listed.join(", ")
     );
+    let desks = Desks {
+        app: app.clone(),
+        gate,
+        reloads: desk,
+        sockets,
+        notifier,
+    };
     server.run(RunArgs {
-        shutdown_signal: Box::new(signals.watch(app.clone(), gate.clone())),
+        shutdown_signal: Box::new(signals.watch(desks)),
     });
+    Ok(())
+}
+
+/// Pingora's server, with the sockets of the one before if there is one.
+fn bootstrapped(plan: &Plan, successor: Option<&mut Successor>) -> Result<Server, StartError> {
+    let mut options = Opt::default();
+    let mut conf = conf(plan);
+    if let Some(successor) = successor {
+        options.upgrade = true;
+        conf.upgrade_sock = successor.sockets().display().to_string();
+        successor.is_ready()?;
+    }
+    let mut server = Server::new_with_opt_and_conf(options, conf);
+    server.bootstrap();
+    Ok(server)
 }
 
 fn listening(
@@ -223,10 +334,8 @@ fn listening(
 fn conf(plan: &Plan) -> ServerConf {
     // The process ends by itself before Pingora's own grace period does.
     let grace = plan.drain.to_duration().as_secs().saturating_add(60);
-    let upgrade_sock = plan.state.join("upgrade.sock").display().to_string();
     ServerConf {
         grace_period_seconds: Some(grace),
-        upgrade_sock,
         // A connection stays on the thread that accepted it, and so do its requests (`upstream/pool.rs` says why).
         work_stealing: false,
         ..ServerConf::default()
@@ -237,12 +346,14 @@ fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// The plan with addresses that can be had: port 0 has become a free one, which everybody is told.
-fn settled(mut plan: Plan) -> Result<Plan, StartError> {
-    for address in &mut plan.listen.http {
-        *address = probe_bind(*address)?;
+/// The plan with addresses that can be had: those that are inherited, and others that are free. Port 0 has become a free
+/// one, which everybody is told.
+fn settled(mut plan: Plan, inherited: &[SocketAddr]) -> Result<Plan, StartError> {
+    for address in plan.listen.http.iter_mut().chain([&mut plan.listen.admin]) {
+        if !inherited.contains(address) {
+            *address = probe_bind(*address)?;
+        }
     }
-    plan.listen.admin = probe_bind(plan.listen.admin)?;
     Ok(plan)
 }
 
@@ -257,10 +368,14 @@ fn probe_bind(address: SocketAddr) -> Result<SocketAddr, StartError> {
     });
     match bound {
         Ok(bound) => Ok(bound.as_socket().unwrap_or(address)),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(StartError(format!(
-            "port {} is in use ({address}); stop who has it or change [listen]",
-            address.port()
-        ))),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let port = address.port();
+            let holder = holder::of_port(port).map(|holder| format!(" by {holder}"));
+            Err(StartError(format!(
+                "port {port} is in use{} ({address}); stop who has it or change [listen]",
+                holder.unwrap_or_default()
+            )))
+        }
         Err(error) => Err(StartError(format!("can't listen on {address}: {error}"))),
     }
 }
@@ -268,25 +383,28 @@ fn probe_bind(address: SocketAddr) -> Result<SocketAddr, StartError> {
 /// Where the admin side listens, for the verbs that ask it.
 fn keep_address(plan: &Plan) -> Result<(), StartError> {
     let address = AdminAddress::of(plan.listen.admin);
-    kept::write(&plan.state, ADMIN_FILE, &address).map_err(|error| {
-        let folder = plan.state.display();
-        StartError(format!(
-            "the state folder {folder} can't be written: {error}"
-        ))
-    })
+    let kept = kept::write(&plan.state, ADMIN_FILE, &address);
+    kept.map_err(|error| unwritable(&plan.state, &error))
 }
 
 /// The folder is the process's own: it holds the admin token too.
+fn make_folder(state: &Path) -> Result<(), StartError> {
+    let mut folder = DirBuilder::new();
+    let made = folder.recursive(true).mode(0o700).create(state);
+    made.map_err(|error| unwritable(state, &error))
+}
+
+/// Whole or not at all: whoever reads it meanwhile finds this process or the one before.
 fn keep_pid(state: &Path) -> Result<(), StartError> {
-    let kept = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(state)
-        .and_then(|()| std::fs::write(state.join(PID_FILE), format!("{}\n", std::process::id())));
-    kept.map_err(|error| {
-        StartError(format!(
-            "the state folder {} can't be written: {error}",
-            state.display()
-        ))
-    })
+    let fresh = state.join(format!("{PID_FILE}.new"));
+    let kept = std::fs::write(&fresh, format!("{}\n", std::process::id()))
+        .and_then(|()| std::fs::rename(&fresh, state.join(PID_FILE)));
+    kept.map_err(|error| unwritable(state, &error))
+}
+
+fn unwritable(state: &Path, error: &io::Error) -> StartError {
+    let state = state.display();
+    StartError(format!(
+        "the state folder {state} can't be written: {error}"
+    ))
 }

@@ -35,7 +35,10 @@ fn admin(listen: SocketAddr) -> Admin {
     };
     let sights = Sights {
         observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
-        config: "{}".into(),
+        config: Box::new(|| "{}".into()),
+        set_level: Box::new(|_, _| false),
+        reload: Box::new(|_| Box::pin(std::future::pending())),
+        reloaded: Box::new(|| None),
         tenants: Box::new(forebay::admission::Accounts::default),
         change: Box::new(|_, _| false),
         dry_run: Box::new(|_, _| Foreseen::refused(Fault::new(Kind::NoRoute, "no path"))),

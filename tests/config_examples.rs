@@ -170,6 +170,7 @@ fn every_example_of_the_reference_loads() {
     fs::write(secrets.path().join("country.mmdb"), mmdb::countries(&[])).unwrap();
     fs::write(secrets.path().join("app.keys"), "# nobody yet\n").unwrap();
     fs::write(secrets.path().join("jwks.json"), JWKS).unwrap();
+    fs::create_dir(secrets.path().join("workers.d")).unwrap();
     for row in ROWS {
         let text = file_around(row, row.example);
         let loaded = config::parse(&text, &secrets.path().join("forebay.toml"), &env);
@@ -434,6 +435,7 @@ fn full_toml_is_full() {
     let text = fs::read_to_string("config/full.toml").unwrap();
     let shown = keys_of(
         &text
+            .replace("\n# workers_dir", "\nworkers_dir")
             .replace("\n# geoip", "\ngeoip")
             .replace("\n# countries", "\ncountries")
             .replace("\n# key_file", "\nkey_file")

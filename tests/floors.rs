@@ -28,7 +28,7 @@ const FLOORS: &[(u8, &[&str])] = &[
     (6, &["queue", "route"]),
     (5, &["fleet", "admission", "inspect", "simulate"]),
     (4, &["upstream", "config", "observe"]),
-    (3, &["decide", "alarm", "kept"]),
+    (3, &["decide", "alarm", "kept", "stamp"]),
     (2, &["facts", "fault", "clock"]),
     (1, &["units", "rng"]),
 ];

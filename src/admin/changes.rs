@@ -135,7 +135,7 @@ pub(super) fn log(shown: Shown, worker: &str, change: ByHand) {
 }
 
 /// A text where there is one: `null` is none.
-fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     String::deserialize(from).map(Some)
 }
 
@@ -155,7 +155,10 @@ pub(super) fn time(text: &str) -> Result<Seconds, String> {
 }
 
 /// A body of this form, or none.
-fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8], form: &str) -> Result<T, String> {
+pub(super) fn parsed<'a, T: Default + Deserialize<'a>>(
+    body: &'a [u8],
+    form: &str,
+) -> Result<T, String> {
     if body.trim_ascii().is_empty() {
         return Ok(T::default());
     }
@@ -163,7 +166,7 @@ fn parsed<'a, T: Default + Deserialize<'a>>(body: &'a [u8], form: &str) -> Resul
 }
 
 /// A body of this form. An array would do as well for serde, and is not what anybody means.
-fn object<'a, T: Deserialize<'a>>(body: &'a [u8], form: &str) -> Result<T, String> {
+pub(super) fn object<'a, T: Deserialize<'a>>(body: &'a [u8], form: &str) -> Result<T, String> {
     let object = Some(body).filter(|body| body.trim_ascii().starts_with(b"{"));
     let read = object.and_then(|body| sonic_rs::from_slice(body).ok());
     read.ok_or_else(|| format!("the body is not what this takes: {form}"))

@@ -165,8 +165,8 @@ impl<'a> Parts<'a> {
 
     fn cause(&self, part: &str, decision: &Decision, observe: &Observe) -> String {
         let asked = self.last.and_then(|made| made.worker);
-        let name = |id| observe.worker_name(id).unwrap_or("a worker that is gone");
-        let worker = asked.map_or("a worker", name);
+        let worker = asked.and_then(|id| observe.worker_name(id));
+        let worker = worker.as_deref().unwrap_or("a worker");
         let status = decision.status.as_u16();
         match part {
             "queue" if self.inside > self.seconds["queue"] / 2.0 => {

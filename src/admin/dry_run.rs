@@ -11,6 +11,8 @@
 //! | `refused` | else the `status`, `reason` and `message` that its client would get |
 //! | `prompt_tokens`, `candidates`, `left_out` | as in a choice of `/api/requests/ID` |
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::queue::waits_for;
@@ -31,14 +33,14 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<&'a str>,
+    worker: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Refused<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_tokens: Option<f32>,
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<Candidate>,
     left_out: usize,
 }
 
@@ -87,11 +89,10 @@ pub(super) fn to_json(foreseen: &Foreseen, observe: &Observe) -> sonic_rs::Resul
     };
     match fate {
         Fate::Sent(worker) => {
-            let name = observe
-                .worker_name(*worker)
-                .unwrap_or("a worker that is gone");
-            shown.sentence = sent(name, considered.entries.first());
-            shown.worker = Some(name);
+            let name = observe.worker_name(*worker);
+            let told = name.as_deref().unwrap_or("a worker that is gone");
+            shown.sentence = sent(told, considered.entries.first());
+            shown.worker = name;
         }
         Fate::Waits(holds) => {
             let reason = waits_for(model.as_ref(), holds);

@@ -17,8 +17,10 @@ mod changes;
 mod culprit;
 mod door;
 mod dry_run;
+mod log_level;
 mod openapi;
 mod queue;
+mod reload;
 mod requests;
 mod routes;
 mod search;
@@ -35,7 +37,9 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::Full;
 
+pub use log_level::SetLevel;
 pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
+pub use reload::{Reload, ReloadResult, Reloaded};
 pub use workers::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 
 use crate::admission::Accounts;
@@ -48,7 +52,7 @@ use crate::queue::Foreseen;
 use answer::{Answer, HTML, JSON, METRICS, TEXT};
 use changes::Order;
 use door::{Door, Shown, Verdict};
-use routes::View;
+use routes::{Found, View};
 use token::TokenSource;
 
 /// The status page. `{nonce}` stands where the nonce of each answer goes.
@@ -67,8 +71,14 @@ pub type DrawQueue = dyn Fn(Option<&str>) -> QueueView + Send + Sync;
 pub struct Sights {
     /// Metrics.
     pub observe: Arc<Observe>,
-    /// The plan as JSON, its secrets already hidden.
-    pub config: String,
+    /// The plan in force as JSON, its secrets hidden.
+    pub config: Box<dyn Fn() -> String + Send + Sync>,
+    /// Sets how much is logged.
+    pub set_level: Box<SetLevel>,
+    /// Reads the configuration again.
+    pub reload: Box<Reload>,
+    /// What came of that the last time.
+    pub reloaded: Box<dyn Fn() -> Option<Reloaded> + Send + Sync>,
     /// Draws the fleet as it is now.
     pub fleet: Box<dyn Fn() -> FleetView + Send + Sync>,
     /// Draws the line as it is now: its first, or those who wait with this id.
@@ -111,16 +121,18 @@ impl Admin {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let told = match routes::find(head.uri.path()) {
-            Some((route, _)) if head.method == Method::POST && self.lets_change(&head) => {
+        let found = routes::find(&head.method, head.uri.path());
+        let told = match &found {
+            Some((route, _)) if route.view.takes_post() && self.lets_change(&head) => {
                 changes::read(body, route.view.longest_body()).await
             }
             _ => Ok(Bytes::new()),
         };
-        let answer = told.map(|body| self.respond(&head, &body));
-        answer
-            .unwrap_or_else(|refusal| refusal)
-            .into_response(&head.method)
+        let answer = match told {
+            Ok(body) => self.respond(&head, found, &body).await,
+            Err(refusal) => refusal,
+        };
+        answer.into_response(&head.method)
     }
 
     /// Whether the body of this request is worth reading.
@@ -129,28 +141,36 @@ impl Admin {
         matches!(verdict, Verdict::Enter(shown) if shown.may_change(&head.headers))
     }
 
-    fn respond(&self, head: &Parts, body: &Bytes) -> Answer {
-        let path = head.uri.path();
-        let found = routes::find(path);
+    async fn respond(&self, head: &Parts, found: Option<Found<'_>>, body: &Bytes) -> Answer {
         match found.as_ref().map(|(route, _)| route.view) {
             Some(View::Health) => self.read(head, |_| Answer::new(StatusCode::OK, TEXT, "ok\n")),
             Some(View::Ready) => self.read(head, Self::ready),
             Some(View::Metrics) => self.read(head, Self::metrics),
-            _ => match (self.door.judge(head), found) {
-                (Verdict::ForeignHost, _) => foreign_host(),
-                (Verdict::Unauthorized, _) => self.unauthorized(path),
-                (Verdict::TakeCookie, _) => self.read(head, Self::welcome),
-                (Verdict::Enter(shown), Some((route, name))) if route.view.takes_post() => self
-                    .post(head, shown, |admin| {
-                        admin.act(route.view, shown, &name, (head, body))
-                    }),
-                (Verdict::Enter(_), Some((route, name))) => {
-                    self.read(head, |admin| admin.show(route.view, &name, head))
-                }
-                (Verdict::Enter(_), None) => {
-                    Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
-                }
+            _ => match self.door.judge(head) {
+                Verdict::ForeignHost => foreign_host(),
+                Verdict::Unauthorized => self.unauthorized(head.uri.path()),
+                Verdict::TakeCookie => self.read(head, Self::welcome),
+                Verdict::Enter(shown) => self.inside(head, shown, found, body).await,
             },
+        }
+    }
+
+    async fn inside(
+        &self,
+        head: &Parts,
+        shown: Shown,
+        found: Option<Found<'_>>,
+        body: &Bytes,
+    ) -> Answer {
+        let Some((route, name)) = found else {
+            return Answer::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here");
+        };
+        if !route.view.takes_post() {
+            return self.read(head, |admin| admin.show(route.view, &name, head));
+        }
+        match Self::refuses_change(head, shown) {
+            Some(refusal) => refusal,
+            None => self.act(route.view, shown, &name, (head, body)).await,
         }
     }
 
@@ -160,7 +180,8 @@ impl Admin {
             View::Workers => Answer::json((self.sights.fleet)().to_json(clock::wall())),
             View::Queue => Answer::json(sonic_rs::to_string(&(self.sights.queue)(None))),
             View::Tenants => Answer::json(tenants::to_json(&(self.sights.tenants)())),
-            View::Config => Answer::new(StatusCode::OK, JSON, self.sights.config.clone()),
+            View::Config => Answer::new(StatusCode::OK, JSON, (self.sights.config)()),
+            View::LastReload => self.last_reload(),
             View::Requests => self.search(head.uri.query()),
             View::Request => self.decision(name),
             View::OpenApi => Answer::json(openapi::document()),
@@ -169,9 +190,17 @@ impl Admin {
     }
 
     /// Does what was ordered.
-    fn act(&self, view: View, shown: Shown, name: &str, (head, body): (&Parts, &Bytes)) -> Answer {
+    async fn act(
+        &self,
+        view: View,
+        shown: Shown,
+        name: &str,
+        (head, body): (&Parts, &Bytes),
+    ) -> Answer {
         match view {
             View::Change(verb) => self.change(shown, &Order { worker: name, verb }, body),
+            View::Reload => self.reload(body).await,
+            View::Log => self.set_level(shown, body),
             _ => self.foresee(head.uri.query(), body),
         }
     }
@@ -189,24 +218,16 @@ impl Admin {
         .with(header::ALLOW, "GET, HEAD")
     }
 
-    /// Runs what takes a body, if the method and the sender are such as may.
-    fn post(&self, head: &Parts, shown: Shown, act: impl FnOnce(&Self) -> Answer) -> Answer {
+    /// What speaks against a change before it is looked at: the method, or the sender.
+    fn refuses_change(head: &Parts, shown: Shown) -> Option<Answer> {
         if head.method != Method::POST {
-            return Answer::refusal(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "this path takes POST",
-            )
-            .with(header::ALLOW, "POST");
+            let (code, words) = ("method_not_allowed", "this path takes POST");
+            let refusal = Answer::refusal(StatusCode::METHOD_NOT_ALLOWED, code, words);
+            return Some(refusal.with(header::ALLOW, "POST"));
         }
-        if !shown.may_change(&head.headers) {
-            return Answer::refusal(
-                StatusCode::FORBIDDEN,
-                "csrf",
-                "a browser's change needs the header x-forebay-csrf, with any value",
-            );
-        }
-        act(self)
+        let words = "a browser's change needs the header x-forebay-csrf, with any value";
+        (!shown.may_change(&head.headers))
+            .then(|| Answer::refusal(StatusCode::FORBIDDEN, "csrf", words))
     }
 
     fn ready(&self) -> Answer {
@@ -218,9 +239,11 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
-        (self.sights.fleet)().show_in(metrics);
-        tenants::show_in(&(self.sights.tenants)(), metrics);
-        Answer::new(StatusCode::OK, METRICS, metrics.render())
+        let text = metrics.render_with(|metrics| {
+            (self.sights.fleet)().show_in(metrics);
+            tenants::show_in(&(self.sights.tenants)(), metrics);
+        });
+        Answer::new(StatusCode::OK, METRICS, text)
     }
 
     fn search(&self, query: Option<&str>) -> Answer {
@@ -341,7 +364,7 @@ mod tests {
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
-    const EVERY_PATH: [&str; 12] = [
+    const EVERY_PATH: [&str; 13] = [
         "/",
         "/health",
         "/ready",
@@ -350,6 +373,7 @@ mod tests {
         "/api/tenants",
         "/api/config",
         "/api/queue",
+        "/api/reload",
         "/api/requests",
         "/api/requests/some",
         "/api/openapi.json",
@@ -423,6 +447,17 @@ mod tests {
         }
     }
 
+    fn reloaded() -> Reloaded {
+        Reloaded {
+            result: ReloadResult::Refused,
+            by: "admin",
+            time: Seconds(1_796_006_599.5),
+            changes: Vec::new(),
+            pending: Vec::new(),
+            problems: vec!["forebay.toml:3:1: worker: unknown key".into()],
+        }
+    }
+
     fn admin(ready: Result<(), String>) -> Admin {
         let log = LogPlan {
             level: LogLevel::Info,
@@ -435,7 +470,10 @@ mod tests {
         };
         let sights = Sights {
             observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
-            config: r#"{"state":"/state"}"#.into(),
+            config: Box::new(|| r#"{"state":"/state"}"#.into()),
+            set_level: Box::new(|_, room| room.is_none_or(|room| room == "fleet")),
+            reload: Box::new(|_| Box::pin(async { reloaded() })),
+            reloaded: Box::new(|| None),
             tenants: Box::new(Accounts::default),
             change: Box::new(|name, _| name == "worker-<a>"),
             dry_run: Box::new(|_, _| Foreseen::refused(Fault::new(Kind::NoRoute, "no path"))),
@@ -471,13 +509,24 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, body) = request.body(Bytes::new()).unwrap().into_parts();
-        let answer = admin.respond(&head, &body).into_response(&head.method);
+        let found = routes::find(&head.method, head.uri.path());
+        let answer = at_once(admin.respond(&head, found, &body)).into_response(&head.method);
         let (parts, body) = answer.into_parts();
         let bytes = body.into_inner().unwrap_or_default();
         Seen {
             status: parts.status.as_u16(),
             headers: parts.headers,
             body: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// What nothing has to be waited for.
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(answer) => answer,
+            std::task::Poll::Pending => panic!("it waits"),
         }
     }
 

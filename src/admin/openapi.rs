@@ -22,7 +22,7 @@ pub(super) fn document() -> sonic_rs::Result<String> {
     let schemas: Value = sonic_rs::from_str(SCHEMAS)?;
     let mut paths = Object::new();
     for route in &ROUTES {
-        paths.insert(route.path, item(route));
+        paths.insert(route.path, item(route.path));
     }
     let bearer = json!({"type": "http", "scheme": "bearer"});
     let about = "Everything but /health, /ready and /metrics wants the admin token. A browser that was taken in by \
@@ -41,18 +41,16 @@ pub(super) fn document() -> sonic_rs::Result<String> {
 }
 
 /// What may be done at a path.
-fn item(route: &Route) -> Value {
+fn item(path: &str) -> Value {
     let mut item = Object::new();
-    let parameters = parameters(route);
-    if !parameters.is_empty() {
-        item.insert("parameters", Value::from(parameters));
+    for route in ROUTES.iter().filter(|route| route.path == path) {
+        let method = if route.view.takes_post() {
+            "post"
+        } else {
+            "get"
+        };
+        item.insert(method, operation(route));
     }
-    let method = if route.view.takes_post() {
-        "post"
-    } else {
-        "get"
-    };
-    item.insert(method, operation(route));
     Value::from(item)
 }
 
@@ -63,8 +61,12 @@ fn operation(route: &Route) -> Value {
     if !route.view.is_open() {
         operation.insert("security", json!([{"token": []}]));
     }
+    let parameters = parameters(route);
+    if !parameters.is_empty() {
+        operation.insert("parameters", Value::from(parameters));
+    }
     if let Some(schema) = route.view.body() {
-        let needed = route.view == View::Change(Verb::Speed);
+        let needed = matches!(route.view, View::Change(Verb::Speed) | View::Log);
         let content = json!({(JSON): {"schema": (reference(schema))}});
         operation.insert(
             "requestBody",
@@ -117,6 +119,7 @@ fn in_words(status: u16) -> &'static str {
         404 => "There is nothing of this name.",
         408 => "The body did not come within 10 s.",
         413 => "The body is too long.",
+        422 => "The configuration is wrong; the one before stays in force.",
         _ => "Not now; the body says why.",
     }
 }

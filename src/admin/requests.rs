@@ -74,7 +74,7 @@ struct Explained<'a> {
     #[serde(flatten)]
     summary: Summary<'a>,
     culprit: Culprit,
-    choices: Vec<Choice<'a>>,
+    choices: Vec<Choice>,
 }
 
 #[derive(Serialize)]
@@ -87,7 +87,7 @@ struct Summary<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<&'a str>,
+    worker: Option<Arc<str>>,
     status: u16,
     reason: &'static str,
     attempts: u32,
@@ -101,10 +101,10 @@ struct Summary<'a> {
 }
 
 #[derive(Serialize)]
-struct Choice<'a> {
+struct Choice {
     chosen_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<&'a str>,
+    worker: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sent_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,15 +113,15 @@ struct Choice<'a> {
     ended_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_tokens: Option<f32>,
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<Candidate>,
     left_out: usize,
 }
 
 /// One who was considered.
 #[derive(Serialize)]
-pub(super) struct Candidate<'a> {
+pub(super) struct Candidate {
     #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<&'a str>,
+    worker: Option<Arc<str>>,
     fate: &'static str,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     price: Option<Price>,
@@ -137,7 +137,7 @@ struct Price {
 }
 
 impl<'a> Summary<'a> {
-    fn of(decision: &'a Decision, observe: &'a Observe) -> Self {
+    fn of(decision: &'a Decision, observe: &Observe) -> Self {
         let seconds = |span: Option<Seconds>| span.map(|span| span.0);
         Summary {
             id: &decision.id,
@@ -157,8 +157,8 @@ impl<'a> Summary<'a> {
     }
 }
 
-impl<'a> Choice<'a> {
-    fn of(made: &ChoiceMade, observe: &'a Observe) -> Self {
+impl Choice {
+    fn of(made: &ChoiceMade, observe: &Observe) -> Self {
         let prompt = Some(made.considered.prompt).filter(|tokens| *tokens > 0.0);
         Choice {
             chosen_s: made.at.0,
@@ -178,8 +178,8 @@ impl<'a> Choice<'a> {
     }
 }
 
-impl<'a> Candidate<'a> {
-    pub(super) fn of(entry: &Entry, looked_up: bool, observe: &'a Observe) -> Self {
+impl Candidate {
+    pub(super) fn of(entry: &Entry, looked_up: bool, observe: &Observe) -> Self {
         let price = Price {
             total_s: entry.total(),
             terms_s: entry.seconds,

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use http::Method;
+
 use super::changes::Verb;
 use crate::facts::name_in_path;
 
@@ -38,6 +40,9 @@ pub(super) enum View {
     Queue,
     Tenants,
     Config,
+    LastReload,
+    Reload,
+    Log,
     Requests,
     Request,
     OpenApi,
@@ -84,13 +89,16 @@ impl View {
 
     /// Whether it takes `POST`, and else `GET` and `HEAD`.
     pub(super) const fn takes_post(self) -> bool {
-        matches!(self, View::Change(_) | View::DryRun)
+        matches!(
+            self,
+            View::Change(_) | View::DryRun | View::Reload | View::Log
+        )
     }
 
     /// The longest body, in bytes.
     pub(super) const fn longest_body(self) -> usize {
         match self {
-            View::Change(_) => 4 << 10,
+            View::Change(_) | View::Reload | View::Log => 4 << 10,
             View::DryRun => 4 << 20,
             _ => 0,
         }
@@ -103,6 +111,8 @@ impl View {
             View::Change(Verb::Speed) => Some("Speed"),
             View::Change(Verb::Resume) => Some("Nothing"),
             View::DryRun => Some("Body"),
+            View::Reload => Some("ReloadWish"),
+            View::Log => Some("LogLevel"),
             _ => None,
         }
     }
@@ -152,7 +162,7 @@ const fn wish(key: &'static str, kind: WishKind, purpose: &'static str) -> Wish 
 }
 
 /// All of them.
-pub(super) const ROUTES: [Route; 16] = [
+pub(super) const ROUTES: [Route; 19] = [
     reads(
         "/",
         View::Page,
@@ -234,6 +244,29 @@ pub(super) const ROUTES: [Route; 16] = [
     )
     .showing(Shape::Json("Anything")),
     reads(
+        "/api/reload",
+        View::LastReload,
+        "lastReload",
+        "What came of reading the configuration again the last time; null if that was never done.",
+    )
+    .showing(Shape::Json("LastReload")),
+    reads(
+        "/api/reload",
+        View::Reload,
+        "reload",
+        "Reads the configuration again and takes it over, or says what is wrong with it.",
+    )
+    .showing(Shape::Json("Reloaded"))
+    .refusing(&[400, 408, 413, 422]),
+    reads(
+        "/api/log",
+        View::Log,
+        "log",
+        "How much of the diagnostics is written from now on, by all rooms of the code or by one.",
+    )
+    .showing(Shape::Json("LogLevel"))
+    .refusing(&[400, 408, 413]),
+    reads(
         "/api/requests",
         View::Requests,
         "requests",
@@ -290,10 +323,12 @@ pub(super) const ROUTES: [Route; 16] = [
     .showing(Shape::Json("Anything")),
 ];
 
-/// The row of a path, and the name in it.
-pub(super) fn find(path: &str) -> Option<(&'static Route, Cow<'_, str>)> {
-    let mut all = ROUTES.iter();
-    all.find_map(|route| {
+/// A row, and the name in the path.
+pub(super) type Found<'a> = (&'static Route, Cow<'a, str>);
+
+/// The row of a path that takes this method, else one that takes another.
+pub(super) fn find<'a>(method: &Method, path: &'a str) -> Option<Found<'a>> {
+    let mut found = ROUTES.iter().filter_map(|route| {
         let name = match route.path.split_once('{') {
             None => (route.path == path).then_some(""),
             Some((before, rest)) => {
@@ -301,8 +336,16 @@ pub(super) fn find(path: &str) -> Option<(&'static Route, Cow<'_, str>)> {
                 path.strip_prefix(before)?.strip_suffix(after)
             }
         }?;
-        Some((route, name_in_path(name)))
-    })
+        Some((route, name))
+    });
+    let takes = |(route, _): &(&Route, &str)| route.view.takes_post() == (method == Method::POST);
+    let mut other = None;
+    let fitting = found.find(|row| {
+        other.get_or_insert(*row);
+        takes(row)
+    });
+    let (route, name) = fitting.or(other)?;
+    Some((route, name_in_path(name)))
 }
 
 #[cfg(test)]
@@ -315,15 +358,14 @@ mod tests {
         let (_, manual) = manual.split_once("## The admin side").unwrap();
         for route in &ROUTES {
             let quoted = format!("`{}`", route.path);
-            let mut rows = manual.lines().filter(|line| line.starts_with('|'));
-            let row = rows.find(|row| row.contains(&quoted));
-            let row = row.unwrap_or_else(|| panic!("{} is missing", route.path));
             let method = if route.view.takes_post() {
                 "| POST |"
             } else {
                 "| GET |"
             };
-            assert!(row.contains(method), "{row}");
+            let mut rows = manual.lines().filter(|line| line.starts_with('|'));
+            let row = rows.find(|row| row.contains(&quoted) && row.contains(method));
+            let row = row.unwrap_or_else(|| panic!("{method} {} is missing", route.path));
             assert!(
                 route.wishes.iter().all(|wish| row.contains(wish.key)),
                 "{row}"
@@ -350,7 +392,7 @@ mod tests {
             ),
             ("/api/workers//speed", View::Change(Verb::Speed), ""),
         ] {
-            let (route, found) = find(path).unwrap();
+            let (route, found) = find(&Method::POST, path).unwrap();
             assert_eq!((route.view, &*found), (view, name), "{path}");
         }
         for path in [
@@ -362,7 +404,7 @@ mod tests {
             "/api/workers/a/stop",
             "/health/",
         ] {
-            assert!(find(path).is_none(), "{path}");
+            assert!(find(&Method::GET, path).is_none(), "{path}");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::units::Seconds;
 /// The fleet at one moment.
 #[derive(Clone, Debug)]
 pub struct FleetView {
-    /// In the order of the configuration.
+    /// In the order of the configuration, and behind them those that are in it no more and still hold requests.
     pub workers: Vec<WorkerRow>,
     /// The requests of each class that wait because every fitting worker is at its limit or down.
     pub queued: Vec<ClassRow>,

@@ -98,7 +98,7 @@ impl Admission {
     /// How all tenants stand.
     #[must_use]
     pub fn accounts(&self) -> Accounts {
-        let ring = self.ring.load();
+        let door = self.door();
         let account = |tenant: &Arc<Tenant>| {
             let (open, tokens_left) = {
                 let allowance = tenant.allowance.lock();
@@ -116,16 +116,17 @@ impl Admission {
                     .iter()
                     .map(Budget::stand)
                     .collect(),
-                key_file: file
-                    .map(|file| FileState::of(file, file.held().len(), ring.clash(tenant.number))),
+                key_file: file.map(|file| {
+                    FileState::of(file, file.held().len(), door.ring.clash(tenant.number))
+                }),
             }
         };
-        let jwks = self
+        let jwks = door
             .issuer
             .as_ref()
             .map(|issuer| FileState::of(&issuer.file, issuer.file.held().count(), None));
         Accounts {
-            tenants: self.tenants.iter().map(account).collect(),
+            tenants: door.tenants.iter().map(account).collect(),
             jwks,
         }
     }
@@ -134,7 +135,7 @@ impl Admission {
     pub fn save(&self, state: &Path) {
         let wall = clock::wall();
         let mut budgets = Vec::new();
-        for tenant in &self.tenants {
+        for tenant in &self.door().tenants {
             for budget in tenant.purse.lock().at(wall) {
                 budgets.push(entry(&tenant.plan.name, budget));
             }
@@ -151,7 +152,8 @@ impl Admission {
 
     /// Takes over what an earlier process has written.
     pub fn recall(&self, state: &Path) {
-        if self.tenants.iter().all(|t| t.plan.budgets.is_empty()) {
+        let door = self.door();
+        if door.tenants.iter().all(|t| t.plan.budgets.is_empty()) {
             return;
         }
         match kept::read::<Document>(state, FILE) {
@@ -166,7 +168,7 @@ impl Admission {
 
     fn take_over(&self, entries: &[Entry]) {
         let wall = clock::wall();
-        for tenant in &self.tenants {
+        for tenant in &self.door().tenants {
             for budget in tenant.purse.lock().at(wall) {
                 let name = &tenant.plan.name;
                 if let Some(entry) = entries.iter().find(|entry| entry.is_of(name, budget)) {

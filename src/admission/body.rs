@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
@@ -22,9 +23,7 @@ const DISCARD: Duration = Duration::from_secs(1);
 /// Reads bodies within the limits.
 #[derive(Debug)]
 pub struct Intake {
-    body: ByteCount,
-    buffered: ByteCount,
-    patience: Seconds,
+    limits: ArcSwap<Limits>,
     held: Arc<AtomicU64>,
     observe: Arc<Observe>,
 }
@@ -130,12 +129,15 @@ impl Intake {
     pub fn new(limits: &Limits, observe: Arc<Observe>) -> Self {
         let held = Arc::new(AtomicU64::new(0));
         Intake {
-            body: limits.body,
-            buffered: limits.buffered,
-            patience: limits.idle,
+            limits: ArcSwap::from_pointee(limits.clone()),
             held,
             observe,
         }
+    }
+
+    /// Other limits from here on, also for bodies that are arriving.
+    pub fn replan(&self, limits: &Limits) {
+        self.limits.store(Arc::new(limits.clone()));
     }
 
     /// Request bodies in memory now.
@@ -155,7 +157,7 @@ impl Intake {
         B::Error: std::fmt::Display,
     {
         let told = body.size_hint().exact();
-        if told.is_some_and(|length| length > self.body.0) {
+        if told.is_some_and(|length| length > self.limits.load().body.0) {
             return Err(self.too_large());
         }
         let mut counted = Counted {
@@ -207,8 +209,8 @@ impl Intake {
         B::Error: std::fmt::Display,
     {
         loop {
-            let frame = match tokio::time::timeout(self.patience.to_duration(), body.frame()).await
-            {
+            let patience = self.limits.load().idle.to_duration();
+            let frame = match tokio::time::timeout(patience, body.frame()).await {
                 Err(_) => return Err(self.too_slow()),
                 Ok(None) => return Ok(None),
                 Ok(Some(frame)) => frame.map_err(|error| broken(&error))?,
@@ -222,10 +224,10 @@ impl Intake {
 
     pub(super) fn count(&self, counted: &mut Counted, more: usize) -> Result<(), Fault> {
         let all = counted.add(more);
-        if counted.count > self.body.0 {
+        if counted.count > self.limits.load().body.0 {
             return Err(self.too_large());
         }
-        if all > self.buffered.0 {
+        if all > self.limits.load().buffered.0 {
             return Err(self.overloaded());
         }
         Ok(())
@@ -234,7 +236,7 @@ impl Intake {
     fn too_large(&self) -> Fault {
         let message = format!(
             "the body is over limits.body = {}; send less or raise the limit",
-            self.body
+            self.limits.load().body
         );
         Fault::new(Kind::BodyTooLarge, message)
     }
@@ -242,7 +244,7 @@ impl Intake {
     fn overloaded(&self) -> Fault {
         let message = format!(
             "request bodies in memory have reached limits.buffered = {}",
-            self.buffered
+            self.limits.load().buffered
         );
         Fault::new(Kind::Overloaded, message).retry_after(Seconds(1.0))
     }
@@ -252,7 +254,7 @@ impl Intake {
             Kind::RequestTimeout,
             format!(
                 "nothing of the body came for limits.idle = {}",
-                self.patience
+                self.limits.load().idle
             ),
         )
     }

@@ -73,6 +73,19 @@ impl Issuer {
         }
     }
 
+    /// Whether another plan means the same issuer; its keys are what the file holds, whenever it was read.
+    pub(super) fn is_of(&self, plan: &JwtPlan) -> bool {
+        let JwtPlan {
+            path,
+            keys: _,
+            issuer,
+            audience,
+            claim,
+        } = plan;
+        let same_words = (&self.issuer, &self.audience, &self.claim) == (issuer, audience, claim);
+        same_words && self.file.path() == path
+    }
+
     /// Takes the keys over that stand in the file now.
     pub(super) fn look(&self) {
         if self.file.look() {

@@ -1,13 +1,10 @@
 //! Files that are taken over when they change.
 //!
-//! They are looked at once a second by their time, size and inode, which needs no notification service of the system and
-//! works on every file system. A file that can't be read, or is wrong, changes nothing: what it held before stays in
+//! They are looked at once a second (`stamp.rs`). A file that can't be read, or is wrong, changes nothing: what it held before stays in
 //! force, and that is said, once in the log and on the admin side for as long as it lasts. To write one in place is to
 //! have half of it read now and then; `mv` puts it there whole.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Admission;
+use crate::stamp::Stamp;
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -33,31 +31,6 @@ struct State<T> {
     held: T,
     seen: Option<Stamp>,
     trouble: Option<String>,
-}
-
-/// What changes when a file does.
-#[derive(Clone, Copy, PartialEq)]
-struct Stamp {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path)?;
-        // Whoever opens a pipe may wait for ever.
-        if !found.is_file() {
-            return Err(io::Error::other("it is no regular file"));
-        }
-        Ok(Stamp {
-            inode: found.ino(),
-            size: found.size(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-        })
-    }
 }
 
 impl<T: Clone + PartialEq> Watched<T> {
@@ -145,6 +118,8 @@ pub async fn follow_files(admission: Arc<Admission>) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

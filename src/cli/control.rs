@@ -23,8 +23,8 @@ use super::{WRONG, env};
 use crate::admin::address::{ADMIN_FILE, AdminAddress};
 use crate::admin::token;
 use crate::clock::Clock;
-use crate::config;
 use crate::config::plan::{Origin, Secret};
+use crate::config::{self, Glance};
 use crate::facts::nesting;
 use crate::kept;
 use crate::units::{Bytes as ByteCount, Seconds};
@@ -72,18 +72,14 @@ impl Control {
     pub fn find(self) -> Result<Running, ExitCode> {
         let variable = env(token::VARIABLE).filter(|token| !token.is_empty());
         let knows_all = self.admin.is_some() && variable.is_some();
-        let plan = if knows_all {
-            None
+        let seen = if knows_all {
+            Glance::default()
         } else {
-            self.file.load_if_any()?
+            self.file.glance()
         };
-        let plan = plan.map(|(_, plan)| plan);
-        let state = plan.as_ref().map(|plan| plan.state.clone());
-        let state = state
-            .or_else(|| config::usual_state(&env))
-            .unwrap_or_default();
-        let configured = plan.as_ref().and_then(|plan| plan.admin_token.as_ref());
-        let token = token::known(variable, configured, &state);
+        let state = seen.state.or_else(|| config::usual_state(&env));
+        let state = state.unwrap_or_default();
+        let token = token::known(variable, seen.admin_token.as_ref(), &state);
         let url = self.admin.map_or_else(|| left_in(state), Ok)?;
         let Some(origin) = config::origin(&url) else {
             return Err(wrong(format_args!(
@@ -133,6 +129,20 @@ impl Running {
         self.call(&Method::POST, path, body)
     }
 
+    /// The same, where an answer of this status tells what it is about as well as a good one.
+    pub fn post_unless(
+        &self,
+        path: &str,
+        body: String,
+        also: StatusCode,
+    ) -> Result<Bytes, ExitCode> {
+        let (status, body) = self.ask(&Method::POST, path, body)?;
+        if status == StatusCode::OK || status == also {
+            return Ok(body);
+        }
+        Err(self.complaint(status, &body))
+    }
+
     /// Prints an answer: as it came, or as a person reads it.
     pub fn show<T: DeserializeOwned>(
         &self,
@@ -154,6 +164,19 @@ impl Running {
     }
 
     fn call(&self, method: &Method, path: &str, body: String) -> Result<Bytes, ExitCode> {
+        let (status, body) = self.ask(method, path, body)?;
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        Err(self.complaint(status, &body))
+    }
+
+    fn ask(
+        &self,
+        method: &Method,
+        path: &str,
+        body: String,
+    ) -> Result<(StatusCode, Bytes), ExitCode> {
         let question = Question {
             method: method.clone(),
             path,
@@ -184,20 +207,19 @@ impl Running {
                 )));
             }
         };
-        let body = reply.body.unwrap_or_default();
-        if reply.status == StatusCode::OK {
-            return Ok(body);
-        }
-        let said = read::<Refusal>(&body).map(|refusal| refusal.error.message);
+        Ok((reply.status, reply.body.unwrap_or_default()))
+    }
+
+    /// Says what was answered instead of what was asked for.
+    fn complaint(&self, status: StatusCode, body: &[u8]) -> ExitCode {
+        let at = &self.upstream.origin().authority;
+        let said = read::<Refusal>(body).map(|refusal| refusal.error.message);
         let said = plain(&said.unwrap_or_else(|_| "without a reason".to_owned()));
-        let told = format!(
-            "The proxy at {at} answers {}: {said}.",
-            reply.status.as_u16()
-        );
-        Err(match reply.status {
+        let told = format!("The proxy at {at} answers {}: {said}.", status.as_u16());
+        match status {
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => wrong(told),
             _ => failed(told),
-        })
+        }
     }
 
     /// Looks the host's name up for as long as it is waited for.

@@ -12,6 +12,7 @@ mod key;
 mod manual;
 mod plan_file;
 mod reference;
+mod reload;
 mod requests;
 mod serve;
 mod simulate;
@@ -41,6 +42,7 @@ enum Verb {
     Check(check::Check),
     Init(init::Init),
     Key(key::Key),
+    Reload(reload::Reload),
     Reference(reference::Reference),
     Simulate(simulate::Simulate),
     Workers(workers::Workers),
@@ -60,6 +62,7 @@ pub fn run() -> ExitCode {
             Verb::Check(check) => check.run(),
             Verb::Init(init) => init.run(),
             Verb::Key(key) => key.run(),
+            Verb::Reload(reload) => reload.run(),
             Verb::Reference(reference) => reference.run(),
             Verb::Simulate(simulate) => simulate.run(),
             Verb::Workers(workers) => workers.run(),

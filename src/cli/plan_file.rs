@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::terminal::complain;
 use super::{WRONG, env};
-use crate::config::{self, Plan};
+use crate::config::{self, Glance, Plan};
 
 const PLACES: [&str; 2] = ["./forebay.toml", "/etc/forebay/forebay.toml"];
 
@@ -32,8 +32,7 @@ impl PlanFile {
         })
     }
 
-    /// The same, and nothing where there is no file.
-    pub fn load_if_any(self) -> Result<Option<(PathBuf, Plan)>, ExitCode> {
+    fn load_if_any(self) -> Result<Option<(PathBuf, Plan)>, ExitCode> {
         let Some(file) = self.config.or_else(first_place) else {
             return Ok(None);
         };
@@ -44,6 +43,13 @@ impl PlanFile {
                 Err(ExitCode::from(WRONG))
             }
         }
+    }
+
+    /// What leads to a running process, also in a file that is wrong otherwise.
+    pub fn glance(self) -> Glance {
+        let file = self.config.or_else(first_place);
+        file.map(|file| config::glance(&file, &env))
+            .unwrap_or_default()
     }
 }
 

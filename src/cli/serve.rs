@@ -7,7 +7,6 @@ use clap::Args;
 use super::env;
 use super::plan_file::PlanFile;
 use super::terminal::complain;
-use crate::admin::token;
 use crate::serve;
 
 /// Run the proxy until SIGTERM or SIGINT.
@@ -16,6 +15,9 @@ use crate::serve;
 pub struct Serve {
     #[command(flatten)]
     file: PlanFile,
+    /// Wait until the running proxy gets SIGQUIT, then take over from it
+    #[arg(long)]
+    upgrade: bool,
 }
 
 impl Serve {
@@ -25,7 +27,13 @@ impl Serve {
             Ok(found) => found,
             Err(code) => return code,
         };
-        match serve::run(plan, env(token::VARIABLE)) {
+        let start = serve::Start {
+            plan,
+            file: file.clone(),
+            env,
+            upgrade: self.upgrade,
+        };
+        match serve::run(start) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 complain(format_args!("{} can't be served: {error}", file.display()));

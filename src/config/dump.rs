@@ -16,7 +16,7 @@ use super::plan::{
 use super::words::Choice;
 use crate::clock;
 use crate::decide::{Quotas, RegionId};
-use crate::units::Seconds;
+use crate::units::{Seconds, WorkerId};
 use worker::show_worker;
 
 const HIDDEN: &str = "***";
@@ -27,6 +27,7 @@ pub fn json(plan: &Plan) -> String {
     let Plan {
         state,
         drain,
+        workers_dir,
         currency,
         listen,
         admin_token,
@@ -42,6 +43,7 @@ pub fn json(plan: &Plan) -> String {
         jwt,
         timeouts,
         log,
+        files: _,
         remarks: _,
     } = plan;
     let route = |route| show_route(route, workers);
@@ -50,6 +52,10 @@ pub fn json(plan: &Plan) -> String {
     object(&[
         ("state", text(state.display())),
         ("drain", text(drain)),
+        (
+            "workers_dir",
+            or_null(workers_dir.as_ref().map(|folder| text(folder.display()))),
+        ),
         ("currency", or_null(currency.map(text))),
         ("listen", show_listen(listen, regions)),
         ("admin", object(&[("token", secret(admin_token.as_ref()))])),
@@ -256,7 +262,8 @@ fn show_route(route: &RoutePlan, fleet: &[WorkerPlan]) -> String {
     let zones = zones
         .as_ref()
         .map(|zones| list(zones.names.iter().map(text)));
-    let named = workers.iter().filter_map(|id| fleet.get(id.index()));
+    let of_id = |id: &WorkerId| fleet.iter().find(|worker| worker.id == *id);
+    let named = workers.iter().filter_map(of_id);
     object(&[
         ("path", text(&pattern.text)),
         ("workers", list(named.map(|worker| text(&worker.name)))),

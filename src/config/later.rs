@@ -9,7 +9,6 @@ const LATER: &[(&str, &[&str])] = &[
         "",
         &[
             "timezone",
-            "workers_dir",
             "model",
             "tariff",
             "jobs",

@@ -9,6 +9,7 @@
 //! never the clock.
 
 mod checked;
+pub mod diff;
 pub mod dump;
 mod later;
 pub mod plan;
@@ -19,7 +20,7 @@ mod typed;
 mod words;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use checked::{origin, usual_state};
 pub use plan::Plan;
@@ -63,11 +64,56 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
 /// Everything that is wrong with it.
 pub fn parse(text: &str, file: &Path, env: Env<'_>) -> Result<Plan, Problems> {
     let (reader, tree) = typed::Reader::open(text, file, env);
-    if reader.is_beyond_reading() {
-        return reader.finish(None);
+    let mut plan = None;
+    let mut others = Vec::new();
+    if !reader.is_beyond_reading() {
+        let root = typed::Section::root(&reader, tree);
+        let texts = checked::worker_files(&root);
+        let opened = texts
+            .iter()
+            .map(|(path, text)| typed::Reader::open(text, path, env));
+        let (readers, trees): (Vec<_>, Vec<_>) = opened.unzip();
+        let alone = readers.iter().zip(trees);
+        let alone = alone.map(|(reader, tree)| typed::Section::alone("worker", reader, tree));
+        plan = checked::plan(&root, alone.collect());
+        if let Some(plan) = &mut plan {
+            plan.files = readers.iter().flat_map(typed::Reader::files).collect();
+            plan.files.extend(reader.files());
+            plan.files.push(file.to_path_buf());
+        }
+        others = readers
+            .into_iter()
+            .map(typed::Reader::into_problems)
+            .collect();
     }
-    let plan = checked::plan(&typed::Section::root(&reader, tree));
-    reader.finish(plan)
+    let found = std::iter::once(reader.into_problems()).chain(others);
+    match (plan, Problems::joined(found)) {
+        (Some(plan), None) => Ok(plan),
+        (_, Some(problems)) => Err(problems),
+        (None, None) => Err(unreadable(
+            file,
+            "can't be used, and nothing says why",
+            "report this as a mistake of ours",
+        )),
+    }
+}
+
+/// Where the process of a file keeps its state, and the admin token that it names.
+#[derive(Debug, Default)]
+pub struct Glance {
+    /// The folder.
+    pub state: Option<PathBuf>,
+    /// The token.
+    pub admin_token: Option<plan::Secret>,
+}
+
+/// Looks for what leads to a running process, in a file that may be wrong otherwise: it may be just being written, or
+/// refer to an environment that only the process has.
+#[must_use]
+pub fn glance(path: &Path, env: Env<'_>) -> Glance {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let (reader, tree) = typed::Reader::open(&text, path, env);
+    checked::glance(&typed::Section::root(&reader, tree))
 }
 
 /// The one problem of a file that can't be read at all.

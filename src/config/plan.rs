@@ -12,6 +12,7 @@ mod lora;
 mod machine;
 mod queue;
 pub mod region;
+mod seat;
 mod tenant;
 mod worker;
 
@@ -43,6 +44,8 @@ pub struct Plan {
     pub state: PathBuf,
     /// The longest a stopping process waits for open requests.
     pub drain: Seconds,
+    /// A folder in which each file is one more worker.
+    pub workers_dir: Option<PathBuf>,
     /// What all amounts of money are in; `None` where there is none, and none was named.
     pub currency: Option<Currency>,
     /// Addresses.
@@ -61,7 +64,7 @@ pub struct Plan {
     pub regions: Vec<RegionPlan>,
     /// Boxes that workers share or that have a price; names are unique.
     pub machines: Vec<MachinePlan>,
-    /// At least one worker; names are unique; a worker's place in this list is its [`WorkerId`].
+    /// At least one worker, in the order of the file; names are unique.
     pub workers: Vec<WorkerPlan>,
     /// Patterns tried before the built-in paths, first match wins.
     pub routes: Vec<RoutePlan>,
@@ -73,6 +76,8 @@ pub struct Plan {
     pub timeouts: Timeouts,
     /// Logs.
     pub log: LogPlan,
+    /// The files that all this stands in, but for those that are followed by themselves (keys, JWKS).
+    pub files: Vec<PathBuf>,
     /// What is no mistake and yet does not do what it seems to, a sentence each.
     pub remarks: Vec<String>,
 }

@@ -61,6 +61,13 @@ impl Problems {
         Problems(problems)
     }
 
+    /// Those of several files, in this order; `None` when there are none.
+    pub(super) fn joined(of_files: impl Iterator<Item = Vec<Problem>>) -> Option<Self> {
+        let sorted = of_files.flat_map(|problems| Problems::sorted(problems).0);
+        let all: Vec<_> = sorted.collect();
+        (!all.is_empty()).then_some(Problems(all))
+    }
+
     /// The problems in the order of the file.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.0.iter()

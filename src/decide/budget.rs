@@ -315,6 +315,23 @@ impl Purse {
         Purse(rules.iter().copied().map(Budget::unused).collect())
     }
 
+    /// Other budgets from here on; what was used and put aside of one that counts the same in the same time stays so.
+    pub fn replan(&mut self, rules: &[BudgetRule]) {
+        let old = std::mem::take(&mut self.0);
+        let is_as = |one: &Budget, rule: &BudgetRule| {
+            let counts = one.rule.most.currency() == rule.most.currency();
+            counts && one.rule.every == rule.every
+        };
+        let budget = |rule: &BudgetRule| match old.iter().find(|one| is_as(one, rule)) {
+            Some(one) => Budget {
+                rule: *rule,
+                ..one.clone()
+            },
+            None => Budget::unused(*rule),
+        };
+        self.0 = rules.iter().map(budget).collect();
+    }
+
     /// Whether there is no budget, so that everything passes.
     #[must_use]
     pub fn is_boundless(&self) -> bool {

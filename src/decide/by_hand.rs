@@ -39,6 +39,8 @@ pub enum Why {
     Drained,
     /// To do without it for a while.
     Ejected,
+    /// It is in the configuration no more.
+    Removed,
 }
 
 /// A worker that an operator lets have no requests.
@@ -63,7 +65,7 @@ impl Why {
     #[must_use]
     pub const fn state(self) -> State {
         match self {
-            Why::Drained => State::Draining,
+            Why::Drained | Why::Removed => State::Draining,
             Why::Ejected => State::Ejected,
         }
     }
@@ -73,6 +75,7 @@ impl Why {
         match self {
             Why::Drained => "drained by hand",
             Why::Ejected => "ejected by hand",
+            Why::Removed => "removed from the configuration",
         }
     }
 }
@@ -82,7 +85,7 @@ impl Withheld {
     pub(super) fn at(mut self, now: Seconds) -> Option<Withheld> {
         if self.until.is_some_and(|until| now >= until) {
             self.until = None;
-            return Some(self).filter(|kept| kept.why == Why::Drained);
+            return Some(self).filter(|kept| kept.why != Why::Ejected);
         }
         Some(self)
     }

@@ -78,6 +78,31 @@ impl Condition {
         }
     }
 
+    /// One that joins others which serve already: it begins slowly.
+    pub(super) fn joining(spec: &WorkerSpec, now: Seconds) -> Self {
+        let mut condition = Condition::new(spec);
+        condition.come_back(now);
+        condition
+    }
+
+    /// Its plan says something else from here on.
+    pub(super) fn replan(&mut self, spec: &WorkerSpec) {
+        self.cap = spec.cap.unwrap_or(MOST_INFLIGHT);
+        self.rise = spec.rise;
+        self.health.replan(spec.rise, spec.fall);
+        self.breaker.replan(spec.eject);
+    }
+
+    /// It is in the plan no more.
+    pub(super) fn leave(&mut self, now: Seconds) {
+        self.withhold(Why::Removed, None, now);
+    }
+
+    /// Whether it is in the plan no more.
+    pub(super) fn has_left(&self) -> bool {
+        self.withheld() == Some(Why::Removed)
+    }
+
     pub(super) fn breaker(&self) -> &Breaker {
         &self.breaker
     }

@@ -184,6 +184,11 @@ impl Breaker {
         }
     }
 
+    /// Another rule from here on; a time out that runs ends when it was to.
+    pub(super) fn replan(&mut self, rule: EjectRule) {
+        self.rule = rule;
+    }
+
     /// Its time out, if it is out.
     pub(super) fn ejection(&self) -> Option<&Ejection> {
         self.ejection.as_ref()

@@ -11,6 +11,7 @@
 mod ahead;
 mod line;
 mod lora;
+mod seating;
 mod swap;
 
 use std::sync::Arc;

@@ -68,6 +68,11 @@ impl Health {
         }
     }
 
+    /// So many probes in a row decide from here on.
+    pub(super) fn replan(&mut self, rise: u32, fall: u32) {
+        (self.rise, self.fall) = (rise, fall);
+    }
+
     /// The state now.
     pub(super) fn state(&self) -> State {
         self.state

@@ -130,6 +130,17 @@ impl Allowance {
         }
     }
 
+    /// Other quotas from here on; what was taken of a rate that stays one is still owed.
+    pub fn replan(&mut self, quotas: Quotas) {
+        let rate = |old: Option<Rate>, most: Option<u32>| {
+            let paid = old.map(|old| old.paid).unwrap_or_default();
+            most.map(|most| Rate { most, paid })
+        };
+        self.most_open = quotas.concurrent;
+        self.requests = rate(self.requests.take(), quotas.requests);
+        self.tokens = rate(self.tokens.take(), quotas.tokens);
+    }
+
     /// A request begins. If it may, [`Allowance::end`] must follow once; a refused one uses nothing.
     ///
     /// # Errors

@@ -68,6 +68,8 @@ pub(super) struct Machine {
 /// A moment, and what there was of company on the machine until then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Mark {
+    /// On which machine.
+    on: u32,
     at: Seconds,
     /// Time with at least two busy workers: each has company.
     shared: f64,
@@ -118,6 +120,27 @@ impl Default for Coupling {
 }
 
 impl Machine {
+    /// The machine of this number, on which nothing has happened yet.
+    pub(super) fn numbered(number: usize) -> Self {
+        let company = Mark {
+            on: u32::try_from(number).unwrap_or(u32::MAX),
+            ..Mark::default()
+        };
+        Machine {
+            company,
+            ..Machine::default()
+        }
+    }
+
+    /// A worker moves in with so many requests.
+    pub(super) fn move_in(&mut self, held: u32, now: Seconds) {
+        self.advance(now);
+        self.held += held;
+        if held > 0 {
+            self.begin(now);
+        }
+    }
+
     /// A worker of it that holds so many requests gets one more.
     pub(super) fn take(&mut self, held: u32, now: Seconds) {
         self.advance(now);
@@ -183,12 +206,12 @@ impl Machine {
         self.company
     }
 
-    /// The company of a worker that was busy since then; none when no time has passed.
+    /// The company of a worker that was busy since then; none when no time has passed, or it was on another machine then.
     pub(super) fn company(&mut self, since: Mark, now: Seconds) -> Company {
         let until = self.mark(now);
         let span = (until.at - since.at).0;
         let shared = until.shared - since.shared;
-        if span <= 0.0 || shared <= 0.0 {
+        if span <= 0.0 || shared <= 0.0 || until.on != since.on {
             return Company::default();
         }
         Company {
@@ -197,9 +220,14 @@ impl Machine {
         }
     }
 
-    /// The busy time that has fallen to a request which came then and is still there.
+    /// The busy time that has fallen to a request which came then and is still there; none if it came to another machine.
     pub(super) fn share_since(&mut self, came: Mark, now: Seconds) -> Seconds {
-        Seconds(self.mark(now).each - came.each)
+        let until = self.mark(now);
+        if until.on == came.on {
+            Seconds(until.each - came.each)
+        } else {
+            Seconds::ZERO
+        }
     }
 
     /// κ: how much longer everything takes per busy neighbour.
@@ -242,6 +270,7 @@ impl Machine {
 
     fn advance(&mut self, now: Seconds) {
         let Mark {
+            on: _,
             at,
             shared,
             neighbours,

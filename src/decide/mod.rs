@@ -20,6 +20,7 @@
 //! - `room` says for whom a prompt is too long; `place` where it may go and how far that is;
 //! - `worker` counts what each was given (`booking`), `machine` what those who share a box do to each other, and
 //!   `roster` picks and books in one step;
+//! - `seat` says what another plan makes of each worker while requests are under way;
 //! - `calibration` says who is due for a test request, because nobody has used it for a while;
 //! - `limit` says how much a tenant may use;
 //! - `queue` holds those for whom no slot is free; `retry` says who is sent again.
@@ -59,6 +60,7 @@ mod reuse;
 mod room;
 mod roster;
 mod saturation;
+mod seat;
 mod slow_start;
 mod speed;
 mod standing;
@@ -92,6 +94,7 @@ pub use queue::{ClassView, LineFull, LineRules, LineView, Ticket, WaiterView};
 pub use residents::{EngineName, ResidentsView};
 pub use retry::{Ending, Permit, RetryBudget, RetryRules, Tally, Verdict};
 pub use roster::{Hold, Outlook};
+pub use seat::Seat;
 pub use speed::SavedSpeeds;
 pub use standing::AllDown;
 pub use told_load::{Heard, Load, Ours, Said};

@@ -59,6 +59,14 @@ impl Reuse {
         }
     }
 
+    /// There are so many workers from now on, no fewer than before; what is believed of each stays.
+    pub(super) fn seat(&mut self, workers: usize) {
+        if workers > self.denials.len() {
+            self.index = self.index.widened(workers);
+            self.denials.resize(workers, 0);
+        }
+    }
+
     /// Looks a prompt up, of which a block has so many tokens.
     pub(super) fn look(&mut self, prefix: &Prefix, block_tokens: f64) {
         self.index.look(&prefix.blocks, &mut self.found);

@@ -16,6 +16,7 @@ mod in_time;
 mod models;
 mod refusals;
 mod reserve;
+mod seating;
 mod swapping;
 mod testing;
 
@@ -46,6 +47,8 @@ pub(super) struct Roster {
     machines: Vec<Machine>,
     /// Each worker's place among the machines.
     homes: Vec<usize>,
+    /// Machines that there have been.
+    tenancies: usize,
     models: Vec<Model>,
     /// The row of each known name; that of no name is the first.
     rows: BTreeMap<Option<ModelName>, usize>,
@@ -77,8 +80,9 @@ impl Roster {
             models: vec![Model::served_by(everybody)],
             rows: BTreeMap::from([(None, 0)]),
             spare: Vec::new(),
-            machines: vec![Machine::default(); workers.len()],
+            machines: (0..count).map(Machine::numbered).collect(),
             homes,
+            tenancies: count,
             workers,
             rules,
             traffic: Traffic::new(),

@@ -153,6 +153,12 @@ impl Speeds {
         self.prefill_fit(work).samples()
     }
 
+    /// Whether no line has a sample.
+    pub(super) fn is_untried(&self) -> bool {
+        let read = [Work::Generate, Work::Embed].map(|work| self.prefill_samples(work));
+        read == [0, 0] && self.decode_samples() == 0
+    }
+
     /// Samples behind the decode line.
     pub(super) fn decode_samples(&self) -> u64 {
         self.decode.samples()

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::uri::PathAndQuery;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::trial::Trial;
-use super::{Fleet, Lease, discover};
+use super::{Fleet, Lease, Station, discover};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::WorkerPlan;
@@ -44,8 +45,7 @@ pub struct Calibrator {
     fleet: Arc<Fleet>,
     clock: Clock,
     observe: Arc<Observe>,
-    plan: Arc<Plan>,
-    upstreams: Vec<Arc<Upstream>>,
+    plan: Arc<ArcSwap<Plan>>,
 }
 
 /// How a test ended.
@@ -69,15 +69,13 @@ impl Calibrator {
         fleet: Arc<Fleet>,
         clock: Clock,
         observe: Arc<Observe>,
-        plan: Arc<Plan>,
-        upstreams: Vec<Arc<Upstream>>,
+        plan: Arc<ArcSwap<Plan>>,
     ) -> Arc<Self> {
         Arc::new(Calibrator {
             fleet,
             clock,
             observe,
             plan,
-            upstreams,
         })
     }
 
@@ -104,11 +102,8 @@ impl Calibrator {
             work,
             prompt,
         } = booked;
-        let at = lease.worker().index();
-        let (Some(plan), Some(upstream)) = (self.plan.workers.get(at), self.upstreams.get(at))
-        else {
-            return lease.finish(Outcome::Unsent);
-        };
+        let station = lease.station().clone();
+        let Station { plan, upstream, .. } = &*station;
         let catalogue = self.fleet.catalogue();
         let name = catalogue.renamed(lease.worker(), &model).unwrap_or(&model);
         let Some(trial) = Trial::new(plan, name, work, prompt, rand::random()) else {
@@ -138,7 +133,7 @@ impl Calibrator {
 
     /// How long the worker may take.
     fn limit(&self, plan: &WorkerPlan, work: Work) -> Seconds {
-        let timeouts = self.plan.timeouts.under(&plan.timeouts);
+        let timeouts = self.plan.load().timeouts.under(&plan.timeouts);
         let own = match work {
             Work::Generate => timeouts.first_byte,
             Work::Embed => timeouts.answer,
@@ -160,7 +155,7 @@ impl Calibrator {
         };
         let headers = headers(plan);
         let draft = || request(&uri, &headers, &trial.body);
-        let connect = self.plan.timeouts.under(&plan.timeouts).connect;
+        let connect = self.plan.load().timeouts.under(&plan.timeouts).connect;
         let sent = upstream
             .send(&draft, connect, &mut Resend::allowed(true))
             .await;

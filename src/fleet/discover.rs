@@ -62,6 +62,24 @@ impl Profile {
         }
     }
 
+    /// What another plan says; what it is and what it lists stays.
+    pub(super) fn replan(&mut self, plan: &WorkerPlan) {
+        let typed = Profile::typed(plan);
+        self.typed = typed.typed;
+        self.lora = typed.lora;
+        self.cap_is_typed = typed.cap_is_typed;
+        self.test = typed.test;
+        self.engine = typed.engine.or(self.engine);
+    }
+
+    /// It is in the plan no more: it serves nothing, and is asked nothing.
+    pub(super) fn leave(&mut self) {
+        self.typed = Models::Named(Vec::new());
+        self.lora = LoraPlan::default();
+        self.listing = Listing::default();
+        self.has_told = false;
+    }
+
     /// Whether it will say by itself what it serves, and has not yet.
     fn owes_names(&self) -> bool {
         self.typed == Models::Reported && !self.has_told
@@ -207,8 +225,8 @@ impl Fleet {
 
     /// A worker lists these models and no others. Returns whether that is news.
     pub(super) fn listed(self: &Arc<Self>, worker: WorkerId, listing: Listing) -> bool {
-        if let Some(loader) = self.loaders.get(worker.index()) {
-            loader.listed(&listing.adapters);
+        if let Some(station) = self.station(worker) {
+            station.loader.listed(&listing.adapters);
         }
         self.change(|core, _now| {
             let Some(profile) = core.profiles.get_mut(worker.index()) else {

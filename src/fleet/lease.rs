@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Fleet, report};
-use crate::decide::{Booking, Choice, Outcome};
+use super::{Fleet, Station, report};
+use crate::decide::{Booking, Choice, Expense, Outcome};
 use crate::observe::Tab;
 use crate::units::{Seconds, WorkerId};
 
@@ -11,15 +11,17 @@ use crate::units::{Seconds, WorkerId};
 /// left.
 pub struct Lease {
     fleet: Arc<Fleet>,
+    station: Arc<Station>,
     booking: Option<Booking>,
     worker: WorkerId,
     tab: Option<Arc<Tab>>,
 }
 
 impl Lease {
-    pub(super) fn new(fleet: Arc<Fleet>, choice: Choice) -> Self {
+    pub(super) fn new(fleet: Arc<Fleet>, station: Arc<Station>, choice: Choice) -> Self {
         Lease {
             fleet,
+            station,
             worker: choice.worker,
             booking: Some(choice.booking),
             tab: None,
@@ -30,6 +32,12 @@ impl Lease {
     #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.worker
+    }
+
+    /// Where it leads.
+    #[must_use]
+    pub fn station(&self) -> &Arc<Station> {
+        &self.station
     }
 
     /// What it will have taken of its machine goes on this tab.
@@ -47,7 +55,7 @@ impl Lease {
 
     /// Bytes of the answer came, and with them so many tokens beyond the answer's first.
     pub fn heard(&self, tokens: u32, now: Seconds) {
-        self.fleet.heard(self.worker, tokens, now);
+        self.station.pulse.beats(tokens, now);
     }
 
     /// Gives the place back and says how it went.
@@ -63,7 +71,7 @@ impl Lease {
             });
             change.iter().for_each(report);
             if let Some(tab) = self.tab.take().filter(|_| is_paid_for(outcome)) {
-                tab.add(self.fleet.expense(self.worker, share));
+                tab.add(Expense::of(share, self.station.hourly));
             }
         }
     }

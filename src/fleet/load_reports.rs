@@ -65,9 +65,9 @@ impl Fleet {
     #[must_use]
     pub fn asks_load(&self, worker: WorkerId, path: &str) -> bool {
         let now = self.clock.now();
-        let courtesy = self
-            .courtesy(worker)
-            .filter(|courtesy| courtesy.is_due(now));
+        let stations = self.stations.load();
+        let courtesy = stations.get(worker.index()).map(|one| &one.pulse.courtesy);
+        let courtesy = courtesy.filter(|courtesy| courtesy.is_due(now));
         let (Some(courtesy), true) = (courtesy, orca::may_tell(path)) else {
             return false;
         };
@@ -78,8 +78,9 @@ impl Fleet {
     /// A good answer came to a request that asked, or not, with this report.
     pub fn answered_with(self: &Arc<Self>, worker: WorkerId, asked: bool, report: Option<&[u8]>) {
         let Some(report) = report else {
-            let courtesy = self.courtesy(worker).filter(|_| asked);
-            courtesy.into_iter().for_each(Courtesy::end);
+            if let Some(station) = self.station(worker).filter(|_| asked) {
+                station.pulse.courtesy.end();
+            }
             return;
         };
         let load = self

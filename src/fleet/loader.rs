@@ -95,7 +95,8 @@ impl Fleet {
     /// The adapter, by its engine's name, that has to be loaded on a worker before a request for this model is sent.
     #[must_use]
     pub fn to_load(&self, worker: WorkerId, model: &ModelName) -> Option<ModelName> {
-        let loader = self.loaders.get(worker.index())?;
+        let station = self.station(worker)?;
+        let loader = &station.loader;
         if loader.adapters.is_empty() {
             return None;
         }
@@ -116,7 +117,8 @@ impl Fleet {
         plan: &WorkerPlan,
         upstream: &Arc<Upstream>,
     ) -> Result<(), NotLoaded> {
-        let loader = self.loaders.get(worker.index());
+        let station = self.station(worker);
+        let loader = station.as_ref().map(|station| &station.loader);
         let Some(loadable) = loader.and_then(|loader| loader.adapters.get(adapter)) else {
             return Ok(());
         };
@@ -158,7 +160,8 @@ impl Fleet {
     /// A worker does not know a model: if that is an adapter which it can be told to load, it has lost it.
     pub fn has_lost(self: &Arc<Self>, worker: WorkerId, model: &ModelName) {
         let catalogue = self.catalogue();
-        let loader = self.loaders.get(worker.index());
+        let station = self.station(worker);
+        let loader = station.as_ref().map(|station| &station.loader);
         if let Some(name) = catalogue.adapter(worker, model)
             && let Some(loadable) = loader.and_then(|loader| loader.adapters.get(name))
         {
@@ -214,9 +217,10 @@ impl Fleet {
 
     /// Unloads whom it can spare.
     async fn make_room(self: &Arc<Self>, worker: WorkerId, than: &ModelName, inquirer: &Inquirer) {
-        let Some(loader) = self.loaders.get(worker.index()) else {
+        let Some(station) = self.station(worker) else {
             return;
         };
+        let loader = &station.loader;
         let spared = self.change(|core, now| {
             let spared = core.state.lora_to_spare(worker, &loader.others(than))?;
             let loadable = loader.adapters.get(&spared)?;

@@ -23,15 +23,16 @@ mod remembered;
 mod rules;
 mod saved;
 mod scrape;
+mod seating;
+mod station;
 mod trial;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub use calibrate::Calibrator;
 pub use catalogue::{Alias, Catalogue};
@@ -45,23 +46,23 @@ pub use loader::NotLoaded;
 pub use probe::watch;
 pub use saved::keep_speeds;
 pub use scrape::Scraper;
+pub use seating::Stations;
+pub use station::Station;
 
 use calibrate::Booked;
 
 use discover::Profile;
 use line::Waiting;
-use load_reports::Courtesy;
-use loader::Loader;
 use remembered::Remembered;
 
 use crate::clock::{self, Clock};
 use crate::config::Plan;
 use crate::decide::{
-    Ask, ByHand, Choice, Claim, Expense, FleetState, Grant, LineFull, NoChoice, Shortlist, State,
-    StateChange, Test, Ticket, WorkerView,
+    Ask, ByHand, Choice, Claim, Expense, FleetState, Grant, LineFull, NoChoice, Outcome, Shortlist,
+    State, StateChange, Test, Ticket, WorkerView,
 };
 use crate::rng::Rng;
-use crate::units::{Money, Seconds, WorkerId};
+use crate::units::{Seconds, WorkerId};
 
 /// What a choice led to.
 #[derive(Debug)]
@@ -76,10 +77,9 @@ pub struct Turn {
 pub struct Fleet {
     clock: Clock,
     core: Mutex<Core>,
-    pulses: Vec<Pulse>,
-    loaders: Vec<Loader>,
-    /// What an hour of each worker's machine costs.
-    hourly: Vec<Option<Money>>,
+    /// By worker. Changed under the lock, read without it.
+    stations: ArcSwap<Stations>,
+    changed: watch::Sender<()>,
     catalogue: ArcSwap<Catalogue>,
     /// Locked for a moment, also while the core is, and never the other way round.
     remembered: Mutex<Remembered>,
@@ -94,40 +94,26 @@ struct Core {
     waiting: BTreeMap<Ticket, Waiting>,
 }
 
-/// What relays report without taking the lock, per worker.
-#[derive(Debug, Default)]
-struct Pulse {
-    /// Tokens that passed since they were last taken away.
-    tokens: AtomicU64,
-    /// When bytes last came, in milliseconds since the start.
-    heard: AtomicU64,
-    /// Whether its answers may be asked to tell its load.
-    courtesy: Courtesy,
-}
-
 impl Fleet {
     /// A fleet in which nothing has happened yet. `seed` decides ties.
     #[must_use]
     pub fn new(plan: &Plan, clock: Clock, seed: u64) -> Arc<Self> {
-        let specs = plan.workers.iter().map(|worker| rules::spec(plan, worker));
+        let workers = &plan.workers;
+        let specs = workers.iter().map(|one| rules::spec(plan, one, one.engine));
         let state = FleetState::new(specs.collect(), rules::rules(plan));
         let core = Core {
             state,
-            profiles: plan.workers.iter().map(Profile::typed).collect(),
+            profiles: workers.iter().map(Profile::typed).collect(),
             rng: Rng::seeded(seed),
             waiting: BTreeMap::new(),
         };
-        let pulses = plan.workers.iter().map(|_| Pulse::default()).collect();
+        let station = |worker| Arc::new(Station::new(plan, worker, clock));
+        let stations: Stations = workers.iter().map(station).collect();
         let fleet = Fleet {
             clock,
             core: Mutex::new(core),
-            pulses,
-            loaders: plan.workers.iter().map(Loader::of).collect(),
-            hourly: plan
-                .workers
-                .iter()
-                .map(|worker| plan.machine_of(worker)?.price_per_hour)
-                .collect(),
+            stations: ArcSwap::from_pointee(stations),
+            changed: watch::Sender::default(),
             catalogue: ArcSwap::default(),
             remembered: Mutex::new(Remembered::read(&plan.state, clock::wall())),
             saving: Mutex::default(),
@@ -227,8 +213,8 @@ impl Fleet {
     ) -> Option<State> {
         let change = self.change(|core, now| core.state.probe(worker, verdict, now))?;
         report(&change);
-        if let (State::Up, Some(courtesy)) = (change.to, self.courtesy(worker)) {
-            courtesy.renew();
+        if let (State::Up, Some(station)) = (change.to, self.station(worker)) {
+            station.pulse.courtesy.renew();
         }
         Some(change.to)
     }
@@ -255,16 +241,12 @@ impl Fleet {
     #[must_use]
     pub fn forecast(&self, ask: &Ask) -> Expense {
         let forecast = self.core.lock().state.forecast(ask);
-        let expenses = forecast
-            .into_iter()
-            .map(|(worker, busy)| self.expense(worker, busy));
+        let stations = self.stations.load();
+        let expenses = forecast.into_iter().map(|(worker, busy)| {
+            let hourly = stations.get(worker.index()).and_then(|one| one.hourly);
+            Expense::of(busy, hourly)
+        });
         expenses.fold(Expense::default(), Expense::or_more)
-    }
-
-    /// So much time of a worker's machine.
-    fn expense(&self, worker: WorkerId, busy: Seconds) -> Expense {
-        let hour = self.hourly.get(worker.index()).copied().flatten();
-        Expense::of(busy, hour)
     }
 
     /// All workers as they are now, in the plan's order.
@@ -283,15 +265,11 @@ impl Fleet {
 
     /// Lets time pass: turns the tokens that passed since the last call into decode samples, and ends ejections and holds
     /// that are over. To be called every 0.1–0.25 s.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "tokens of a quarter of a second"
-    )]
     pub fn beat(self: &Arc<Self>) {
         let changes = self.change(|core, now| {
-            for (index, pulse) in (0..).zip(&self.pulses) {
-                let tokens = pulse.tokens.swap(0, Ordering::Relaxed);
-                core.state.tokens(WorkerId(index), tokens as f64, now);
+            for (id, station) in (0..).map(WorkerId).zip(&**self.stations.load()) {
+                let tokens = station.pulse.take_tokens();
+                core.state.tokens(id, tokens, now);
             }
             core.state.tick(now)
         });
@@ -300,48 +278,22 @@ impl Fleet {
 
     /// Books the test requests that are due, to be sent now.
     fn begin_tests(self: &Arc<Self>) -> Vec<Booked> {
-        let booked = |test: Test| Booked {
-            lease: Lease::new(self.clone(), test.choice),
-            model: test.model,
-            work: test.work,
-            prompt: test.prompt,
+        let booked = |test: Test| {
+            Some(Booked {
+                lease: self.place(test.choice).ok()?,
+                model: test.model,
+                work: test.work,
+                prompt: test.prompt,
+            })
         };
         let due = self.change(|core, now| core.state.begin_tests(now));
-        due.into_iter().map(booked).collect()
+        due.into_iter().filter_map(booked).collect()
     }
 
     /// When bytes of an answer last came from a worker.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "milliseconds of a process's life"
-    )]
     pub fn last_heard(&self, worker: WorkerId) -> Option<Seconds> {
-        let millis = self
-            .pulses
-            .get(worker.index())?
-            .heard
-            .load(Ordering::Relaxed);
-        (millis > 0).then(|| Seconds(millis as f64 / 1e3))
-    }
-
-    fn courtesy(&self, worker: WorkerId) -> Option<&Courtesy> {
-        let pulse = self.pulses.get(worker.index())?;
-        Some(&pulse.courtesy)
-    }
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "milliseconds of a process's life"
-    )]
-    fn heard(&self, worker: WorkerId, tokens: u32, now: Seconds) {
-        if let Some(pulse) = self.pulses.get(worker.index()) {
-            pulse.heard.store((now.0 * 1e3) as u64, Ordering::Relaxed);
-            if tokens > 0 {
-                pulse.tokens.fetch_add(u64::from(tokens), Ordering::Relaxed);
-            }
-        }
+        self.station(worker)?.pulse.last_heard()
     }
 
     /// Changes the state, then hands places that this freed to those who wait for them.
@@ -364,8 +316,17 @@ impl Fleet {
     }
 
     fn turn(self: &Arc<Self>, choice: Result<Choice, NoChoice>, considered: Shortlist) -> Turn {
-        let place = choice.map(|choice| Lease::new(self.clone(), choice));
+        let place = choice.and_then(|choice| self.place(choice));
         Turn { place, considered }
+    }
+
+    /// The place that was booked. Every worker that can be booked has a station: it has it first.
+    fn place(self: &Arc<Self>, choice: Choice) -> Result<Lease, NoChoice> {
+        let Some(station) = self.station(choice.worker) else {
+            self.change(|core, now| core.state.finish(choice.booking, Outcome::Unsent, now));
+            return Err(NoChoice::Down);
+        };
+        Ok(Lease::new(self.clone(), station, choice))
     }
 }
 

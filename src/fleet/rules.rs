@@ -2,7 +2,7 @@
 
 use super::{place, trial};
 use crate::config::Plan;
-use crate::config::plan::{QueuePlan, WorkerPlan};
+use crate::config::plan::{Engine, QueuePlan, WorkerPlan};
 use crate::decide::{AllDown, LineRules, MOST_CLASSES, Rules, WorkerSpec};
 use crate::units::Seconds;
 
@@ -50,8 +50,8 @@ fn reserved(queue: &QueuePlan) -> [f64; MOST_CLASSES] {
     reserved
 }
 
-/// A worker as the configuration has it; what it serves is told later.
-pub(super) fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
+/// A worker as the configuration has it, which is known to be this; what it serves is told later.
+pub(super) fn spec(plan: &Plan, worker: &WorkerPlan, engine: Option<Engine>) -> WorkerSpec {
     WorkerSpec {
         name: worker.name.clone(),
         models: Vec::new(),
@@ -61,7 +61,7 @@ pub(super) fn spec(plan: &Plan, worker: &WorkerPlan) -> WorkerSpec {
         fall: worker.probe.fall,
         machine: worker.machine.clone(),
         eject: worker.eject,
-        tests: trial::tests(&worker.test, worker.engine),
+        tests: trial::tests(&worker.test, engine),
         longest_prompt: worker.max_prompt_tokens,
         place: place::place(plan, worker),
         tier: worker.tier,

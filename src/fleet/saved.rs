@@ -5,14 +5,15 @@
 //! learns anew. A worker is known again by its name, its address and its engine together; another machine behind an old
 //! name starts afresh. How machines disturb each other is not kept: it is learned within minutes of use.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Fleet;
+use crate::config::Choice;
 use crate::config::plan::WorkerPlan;
-use crate::config::{Choice, Plan};
 use crate::decide::SavedSpeeds;
 use crate::kept;
 use crate::units::{Seconds, WorkerId};
@@ -42,44 +43,45 @@ struct Entry {
 }
 
 /// Keeps what the fleet learns, for as long as the process lives.
-pub async fn keep_speeds(fleet: Arc<Fleet>, plan: Arc<Plan>) {
+pub async fn keep_speeds(fleet: Arc<Fleet>, state: Arc<Path>) {
     let mut ticks = interval(PAUSE.to_duration());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let (fleet, plan) = (fleet.clone(), plan.clone());
+        let (fleet, state) = (fleet.clone(), state.clone());
         // A disk may block; who waits for it here is nobody else.
-        let written = tokio::task::spawn_blocking(move || fleet.save_speeds(&plan));
+        let written = tokio::task::spawn_blocking(move || fleet.save_speeds(&state));
         drop(written.await);
     }
 }
 
 impl Fleet {
     /// Writes what was learned. What can't be written is said and no more.
-    pub fn save_speeds(&self, plan: &Plan) {
+    pub fn save_speeds(&self, state: &Path) {
+        let stations = self.stations();
         let mut document = Document {
             version: VERSION,
-            workers: Vec::with_capacity(plan.workers.len()),
+            workers: Vec::with_capacity(stations.len()),
         };
         let core = self.core.lock();
-        for (id, worker) in (0..).map(WorkerId).zip(&plan.workers) {
-            if let Some(speeds) = core.state.saved(id) {
-                document.workers.push(entry(worker, speeds));
+        for (id, station) in (0..).map(WorkerId).zip(&*stations) {
+            if let Some(speeds) = core.state.saved(id).filter(|_| !station.leaves) {
+                document.workers.push(entry(&station.plan, speeds));
             }
         }
         drop(core);
         let _alone = self.saving.lock();
-        if let Err(error) = kept::write(&plan.state, FILE, &document) {
+        if let Err(error) = kept::write(state, FILE, &document) {
             tracing::warn!("{FILE} can't be written: {error}");
         }
     }
 
     /// Takes in what an earlier process has learned.
-    pub fn recall_speeds(&self, plan: &Plan) {
-        match kept::read::<Document>(&plan.state, FILE) {
+    pub fn recall_speeds(&self, state: &Path) {
+        match kept::read::<Document>(state, FILE) {
             Ok(None) => {}
-            Ok(Some(document)) if document.version == VERSION => self.recall(plan, &document),
+            Ok(Some(document)) if document.version == VERSION => self.recall(&document),
             Ok(Some(Document { version, .. })) => {
                 tracing::warn!(
                     "{FILE} is ignored, speeds are learned anew: it is of version {version}"
@@ -91,10 +93,12 @@ impl Fleet {
         }
     }
 
-    fn recall(&self, plan: &Plan, document: &Document) {
+    fn recall(&self, document: &Document) {
+        let stations = self.stations();
         let mut core = self.core.lock();
         let mut unfit = Vec::new();
-        for (id, worker) in (0..).map(WorkerId).zip(&plan.workers) {
+        for (id, station) in (0..).map(WorkerId).zip(&*stations) {
+            let worker = &station.plan;
             let known = document.workers.iter().find(|entry| entry.is_of(worker));
             if known.is_some_and(|entry| !core.state.recall(id, &entry.speeds)) {
                 unfit.push(&*worker.name);

@@ -19,7 +19,7 @@ use super::load_report::LoadReport;
 use super::{Begun, Errand, Forward};
 use crate::decide::{Ending, Tally};
 use crate::fault::{Fault, Kind};
-use crate::fleet::Lease;
+use crate::fleet::{Lease, Station};
 use crate::inspect::Way;
 use crate::observe::Exchange;
 use crate::units::{Seconds, WorkerId};
@@ -98,7 +98,9 @@ impl Forward {
         let worker = lease.worker();
         exchange.attempt(worker);
         lease.charge_to(exchange.tab());
-        match self.send(worker, errand, tally, exchange).await {
+        let station = lease.station().clone();
+        let asked = (errand, tally, &mut *exchange);
+        match self.send(worker, &station, asked).await {
             Ok(begin) => {
                 if begin.judged.ending == Ending::Unsupported {
                     self.fleet.unsupported(worker, errand.ask);
@@ -122,20 +124,12 @@ impl Forward {
     async fn send(
         &self,
         worker: WorkerId,
-        errand: &Errand<'_>,
-        tally: &mut Tally,
-        exchange: &mut Exchange,
+        station: &Station,
+        (errand, tally, exchange): (&Errand<'_>, &mut Tally, &mut Exchange),
     ) -> Result<Begin, Failure> {
-        let plan = errand.plan;
-        let (Some(worker_plan), Some(pool)) = (
-            plan.workers.get(worker.index()),
-            self.upstreams.get(worker.index()),
-        ) else {
-            return Err(Failure::Loss(Loss::Refused(
-                "the worker is gone".to_owned(),
-            )));
-        };
-        let timeouts = errand.way.timeouts(plan).under(&worker_plan.timeouts);
+        let (worker_plan, pool) = (&station.plan, &station.upstream);
+        let timeouts = errand.way.timeouts(errand.plan);
+        let timeouts = timeouts.under(&worker_plan.timeouts);
         let id = exchange.id().clone();
         let catalogue = self.fleet.catalogue();
         let model = errand.facts.model.as_ref();

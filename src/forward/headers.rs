@@ -274,7 +274,7 @@ pub(super) fn ours(headers: &mut HeaderMap, exchange: &Exchange) {
     }
     if let Some(worker) = exchange
         .worker_name()
-        .and_then(|name| HeaderValue::from_str(name).ok())
+        .and_then(|name| HeaderValue::from_str(&name).ok())
     {
         headers.insert(X_FOREBAY_WORKER, worker);
     }

@@ -50,7 +50,6 @@ use crate::inspect::{Client, Limit, Way};
 use crate::observe::Exchange;
 use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::{Seconds, WorkerId};
-use crate::upstream::Upstream;
 
 /// A client's word that nothing may be sent twice.
 const RETRY_HEADER: &str = "x-forebay-retry";
@@ -62,7 +61,6 @@ const COME_BACK: Seconds = Seconds(2.0);
 pub struct Forward {
     clock: Clock,
     fleet: Arc<Fleet>,
-    upstreams: Vec<Arc<Upstream>>,
     repeats: Repeats,
 }
 
@@ -143,13 +141,12 @@ impl Begun {
 }
 
 impl Forward {
-    /// Sends through these pools, one per worker in the plan's order.
+    /// Sends to this fleet.
     #[must_use]
-    pub fn new(clock: Clock, fleet: Arc<Fleet>, upstreams: Vec<Arc<Upstream>>) -> Self {
+    pub fn new(clock: Clock, fleet: Arc<Fleet>) -> Self {
         Forward {
             clock,
             fleet,
-            upstreams,
             repeats: Repeats::default(),
         }
     }
@@ -177,8 +174,8 @@ impl Forward {
     ) -> Result<Box<Begun>, Fault> {
         let mut tries = Tries::new(errand.tally(), &self.repeats);
         loop {
-            let worker = lease.worker();
-            tries.tried.push(worker);
+            let station = lease.station().clone();
+            tries.tried.push(lease.worker());
             let (ending, fault) = match self
                 .attempt(lease, errand, &mut tries.tally, exchange)
                 .await
@@ -192,7 +189,7 @@ impl Forward {
                     (ending, None)
                 }
                 Err((judged, failure)) => {
-                    let fault = failure.told(errand.name_of(worker), exchange.attempts());
+                    let fault = failure.told(&station.plan.name, exchange.attempts());
                     if tries.verdict(judged.ending, exchange) != Verdict::Elsewhere {
                         return tries.give_up(fault);
                     }
@@ -308,11 +305,6 @@ impl Errand<'_> {
         } else {
             Permit::Unbegun
         }
-    }
-
-    fn name_of(&self, worker: WorkerId) -> &str {
-        let plan = self.plan.workers.get(worker.index());
-        plan.map_or("a worker that is gone", |plan| &plan.name)
     }
 
     fn dialect(&self) -> Dialect {

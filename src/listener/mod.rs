@@ -13,11 +13,13 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
@@ -60,9 +62,13 @@ pub enum Plane {
 /// What all listeners of a process share: the limits and the count of open connections.
 pub struct Gate {
     clock: Clock,
-    limits: Limits,
+    limits: ArcSwap<Limits>,
     observe: Arc<Observe>,
     open: AtomicUsize,
+    /// Whether anybody has come in yet.
+    visited: AtomicBool,
+    /// Whether answers ask their clients to come back on another connection.
+    parting: AtomicBool,
     emptied: Notify,
     closed: watch::Sender<bool>,
     phase: watch::Sender<Phase>,
@@ -74,13 +80,20 @@ impl Gate {
     pub fn new(clock: Clock, limits: Limits, observe: Arc<Observe>) -> Self {
         Gate {
             clock,
-            limits,
+            limits: ArcSwap::from_pointee(limits),
             observe,
             open: AtomicUsize::new(0),
+            visited: AtomicBool::new(false),
+            parting: AtomicBool::new(false),
             emptied: Notify::new(),
             closed: watch::Sender::new(false),
             phase: watch::Sender::new(Phase::Serving),
         }
+    }
+
+    /// Other limits from here on, for connections that are opened then.
+    pub fn replan(&self, limits: &Limits) {
+        self.limits.store(Arc::new(limits.clone()));
     }
 
     /// Connections open now.
@@ -107,6 +120,18 @@ impl Gate {
         }
     }
 
+    /// Whether this process has accepted a connection.
+    #[must_use]
+    pub fn was_visited(&self) -> bool {
+        self.visited.load(Ordering::Acquire)
+    }
+
+    /// From here on each answer closes its connection, and none is closed without one: a client of HTTP/1.1 whose
+    /// request crosses the closing of an idle connection can't know whether it was read.
+    pub fn part(&self) {
+        self.parting.store(true, Ordering::Release);
+    }
+
     /// From here on each connection answers the request at hand and no other.
     pub fn drain(&self) {
         self.phase.send_replace(Phase::Draining);
@@ -119,6 +144,7 @@ impl Gate {
 
     fn enter(self: &Arc<Self>) -> Inside {
         self.open.fetch_add(1, Ordering::AcqRel);
+        self.visited.store(true, Ordering::Release);
         self.observe.metrics.connection_opened();
         Inside(self.clone())
     }
@@ -163,7 +189,8 @@ where
 {
     let inside = gate.enter();
     let mut told = Told(gate.phase.subscribe());
-    let pulse = Pulse::new(gate.clock, gate.limits.header_timeout, gate.limits.idle);
+    let limits = gate.limits.load_full();
+    let pulse = Pulse::new(gate.clock, limits.header_timeout, limits.idle);
     let mut io = Guarded::new(io, pulse.clone());
     let spoken = tokio::select! {
         biased;
@@ -173,6 +200,7 @@ where
     let seat = |http2| Seat {
         client: Client::new(peer, http2),
         plane,
+        gate: gate.clone(),
         pulse: pulse.clone(),
     };
     match spoken {
@@ -214,7 +242,7 @@ where
     io.look_ahead();
     let pulse = seat.pulse.clone();
     let connection = http1::Builder::new()
-        .max_buf_size(gate.limits.header.to_usize().max(LEAST_HEADER))
+        .max_buf_size(gate.limits.load().header.to_usize().max(LEAST_HEADER))
         .serve_connection(
             TokioIo::new(io),
             service_fn(move |request| seat.answer(request)),
@@ -234,7 +262,7 @@ where
         .max_concurrent_streams(H2_STREAMS)
         .initial_stream_window_size(H2_STREAM_WINDOW)
         .initial_connection_window_size(H2_CONNECTION_WINDOW)
-        .max_header_list_size(u32::try_from(gate.limits.header.0).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(gate.limits.load().header.0).unwrap_or(u32::MAX))
         .serve_connection(
             TokioIo::new(io),
             service_fn(move |request| seat.answer(request)),
@@ -280,6 +308,7 @@ fn count_refusal(gate: &Gate, pulse: &Pulse, ended: hyper::Result<()>) {
 struct Seat {
     client: Client,
     plane: Plane,
+    gate: Arc<Gate>,
     pulse: Arc<Pulse>,
 }
 
@@ -293,6 +322,7 @@ impl Seat {
     ) -> impl Future<Output = Result<Response<Answer>, Infallible>> + use<> {
         let answering = self.pulse.begin();
         let pulse = self.pulse.clone();
+        let gate = (!self.client.http2).then(|| self.gate.clone());
         let upload = request.body().size_hint().lower() > Intake::DISCARDED;
         let opened = match &self.plane {
             Plane::Client(app) => {
@@ -302,10 +332,14 @@ impl Seat {
             Plane::Admin(admin) => Either::Right((admin.clone(), request)),
         };
         async move {
-            let response = match opened {
+            let mut response = match opened {
                 Either::Left(opened) => opened.answer().await.map(Either::Left),
                 Either::Right((admin, request)) => admin.answer(request).await.map(Either::Right),
             };
+            if gate.is_some_and(|gate| gate.parting.load(Ordering::Acquire)) {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
             if upload && !response.status().is_success() {
                 pulse.leaves_unread();
             }

@@ -182,7 +182,7 @@ impl Exchange {
 
     /// Its prompt begins with these blocks.
     pub fn begins_with(&mut self, prefix: &Prefix) {
-        if self.observe.replay {
+        if self.observe.replays() {
             self.prefix = Arc::clone(&prefix.blocks);
         }
     }
@@ -240,7 +240,7 @@ impl Exchange {
     pub fn attempt_ended(&mut self, worker: WorkerId, outcome: &'static str) {
         self.made.ended(worker, outcome, self.age());
         if let Some(name) = self.observe.worker_name(worker) {
-            self.observe.metrics.attempts.count([name, outcome]);
+            self.observe.metrics.attempts.count([&*name, outcome]);
         }
     }
 
@@ -257,7 +257,7 @@ impl Exchange {
 
     /// The worker of the latest attempt.
     #[must_use]
-    pub fn worker_name(&self) -> Option<&str> {
+    pub fn worker_name(&self) -> Option<Arc<str>> {
         self.observe.worker_name(self.worker?)
     }
 

@@ -9,87 +9,18 @@
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
-    IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, Opts, Registry, TextEncoder,
 };
 
+use super::kinds::{Amounts, Counters, Gauges, Histograms};
 use super::names::{Kind, NONE, Row, TABLE, WORKER_STATES};
 use super::reuse::ReuseSeries;
 use super::series::{Families, Models};
 use crate::units::{ModelName, Seconds};
-
-/// Counters that differ in `N` label values.
-#[derive(Clone, Debug)]
-pub(super) struct Counters<const N: usize>(IntCounterVec);
-
-impl<const N: usize> Counters<N> {
-    /// Counts one more.
-    pub(super) fn count(&self, labels: [&str; N]) {
-        if let Ok(counter) = self.series(labels) {
-            counter.inc();
-        }
-    }
-
-    /// Shows what was counted elsewhere; never goes back.
-    fn raise(&self, labels: [&str; N], count: u64) {
-        if let Ok(counter) = self.series(labels) {
-            counter.inc_by(count.saturating_sub(counter.get()));
-        }
-    }
-
-    /// One of them.
-    pub(super) fn series(&self, labels: [&str; N]) -> io::Result<IntCounter> {
-        let found = self.0.get_metric_with_label_values(&labels);
-        found.map_err(io::Error::other)
-    }
-}
-
-/// Counters of what is no whole number, that differ in `N` label values.
-#[derive(Clone, Debug)]
-pub(super) struct Amounts<const N: usize>(CounterVec);
-
-impl<const N: usize> Amounts<N> {
-    /// One of them.
-    pub(super) fn series(&self, labels: [&str; N]) -> io::Result<Counter> {
-        let found = self.0.get_metric_with_label_values(&labels);
-        found.map_err(io::Error::other)
-    }
-}
-
-/// Gauges that differ in `N` label values.
-#[derive(Clone, Debug)]
-pub(super) struct Gauges<const N: usize>(GaugeVec);
-
-impl<const N: usize> Gauges<N> {
-    fn set(&self, labels: [&str; N], value: f64) {
-        if let Ok(gauge) = self.0.get_metric_with_label_values(&labels) {
-            gauge.set(value);
-        }
-    }
-
-    /// Sets it, or takes it away when nothing is known any more.
-    fn show(&self, labels: [&str; N], value: Option<f64>) {
-        match value {
-            Some(value) => self.set(labels, value),
-            // One that was not there is not missed.
-            None => drop(self.0.remove_label_values(&labels)),
-        }
-    }
-}
-
-/// Histograms of seconds that differ in `N` label values.
-#[derive(Clone, Debug)]
-pub(super) struct Histograms<const N: usize>(HistogramVec);
-
-impl<const N: usize> Histograms<N> {
-    /// One of them.
-    pub(super) fn series(&self, labels: [&str; N]) -> io::Result<Histogram> {
-        let found = self.0.get_metric_with_label_values(&labels);
-        found.map_err(io::Error::other)
-    }
-}
 
 /// A worker as the gauges show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,9 +57,11 @@ pub struct ToldGauges {
 }
 
 /// All metrics of one proxy.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// Held by whoever reads: what is only set then must not change under its hands.
+    reading: Arc<Mutex<()>>,
     pub(super) families: Families,
     /// Those of requests without a tenant.
     pub(super) models: Arc<Models>,
@@ -140,6 +73,7 @@ pub struct Metrics {
     pub(super) reuse: ReuseSeries,
     pub(super) refused: Counters<1>,
     pub(super) log_dropped: IntCounter,
+    reloads: Counters<1>,
     queue_depth: Gauges<1>,
     queue_overloaded: Gauges<1>,
     inflight: Gauges<1>,
@@ -181,6 +115,7 @@ impl Metrics {
             reuse: ReuseSeries::new(&rows.counters("forebay_prefix_tokens_total")?)?,
             refused: rows.counters("forebay_connections_refused_total")?,
             log_dropped: rows.counter("forebay_access_log_dropped_total")?,
+            reloads: rows.counters("forebay_config_reloads_total")?,
             queue_depth: rows.gauges("forebay_queue_depth")?,
             queue_overloaded: rows.gauges("forebay_queue_overloaded")?,
             inflight: rows.gauges("forebay_inflight")?,
@@ -194,6 +129,7 @@ impl Metrics {
             budget_used: rows.gauges("forebay_tenant_budget_used_ratio")?,
             buffered: rows.whole_gauge("forebay_buffered_bytes")?,
             connections: rows.whole_gauge("forebay_open_connections")?,
+            reading: Arc::default(),
             registry: rows.finish()?,
         };
         Ok(metrics)
@@ -215,6 +151,31 @@ impl Metrics {
             .unwrap_or_default()
     }
 
+    /// The same after `show` has set what is only set when somebody reads. What it does not set is gone: a worker, a class
+    /// or a tenant that is in the plan no more.
+    #[must_use]
+    pub fn render_with(&self, show: impl FnOnce(&Self)) -> String {
+        let _alone = self.reading.lock();
+        let by_one = [
+            &self.queue_depth,
+            &self.queue_overloaded,
+            &self.inflight,
+            &self.weight,
+            &self.fail_timeout,
+            &self.told_kv_use,
+        ];
+        let by_two = [
+            &self.state,
+            &self.speed,
+            &self.told_requests,
+            &self.budget_used,
+        ];
+        by_one.into_iter().for_each(Gauges::clear);
+        by_two.into_iter().for_each(Gauges::clear);
+        show(self);
+        self.render()
+    }
+
     /// A request body of this many bytes is in memory from now on.
     pub fn buffer_grew(&self, bytes: u64) {
         self.buffered.add(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -223,6 +184,11 @@ impl Metrics {
     /// It no longer is.
     pub fn buffer_shrank(&self, bytes: u64) {
         self.buffered.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Somebody or something asked for the configuration to be read again, with this result.
+    pub fn reloaded(&self, result: &'static str) {
+        self.reloads.count([result]);
     }
 
     /// A client connected.
@@ -401,6 +367,7 @@ mod tests {
         metrics.retries.count(["refused"]);
         metrics.tests.count(["w", "ok"]);
         metrics.refused.count(["idle"]);
+        metrics.reloaded("ok");
         metrics.show_queue("paid", 3, true);
         metrics.show_budget("app", "3.00 EUR/day", 0.5);
         let cent = Money {

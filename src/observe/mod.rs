@@ -10,6 +10,7 @@ mod access_log;
 pub mod decisions;
 mod ending;
 mod exchange;
+mod kinds;
 mod metrics;
 pub mod names;
 mod request_id;
@@ -23,6 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use arc_swap::ArcSwap;
 use http::{HeaderValue, Method, Uri};
 
 pub use ending::Spent;
@@ -48,10 +50,10 @@ pub struct Observe {
     pub decisions: Decisions,
     log: AccessLog,
     /// Whether its lines name the hashes of prompts.
-    replay: bool,
+    replay: AtomicBool,
     clock: Clock,
-    /// Names by [`WorkerId`].
-    workers: Vec<Arc<str>>,
+    /// Names by [`WorkerId`], also of workers that are in the plan no more: what is remembered may be theirs.
+    workers: ArcSwap<Vec<Arc<str>>>,
     live: AtomicUsize,
     cutting: AtomicBool,
 }
@@ -72,12 +74,22 @@ impl Observe {
             metrics,
             decisions: Decisions::default(),
             log: file,
-            replay: log.replay,
+            replay: AtomicBool::new(log.replay),
             clock,
-            workers: workers.to_vec(),
+            workers: ArcSwap::from_pointee(workers.to_vec()),
             live: AtomicUsize::new(0),
             cutting: AtomicBool::new(false),
         })
+    }
+
+    /// Another plan: these are the names by now, and lines of the log name hashes or not.
+    pub fn replan(&self, log: &LogPlan, workers: Vec<Arc<str>>) {
+        self.replay.store(log.replay, Ordering::Relaxed);
+        self.workers.store(Arc::new(workers));
+    }
+
+    fn replays(&self) -> bool {
+        self.replay.load(Ordering::Relaxed)
     }
 
     /// Begins to watch a request whose head was read whole. Boxed: it goes through many hands.
@@ -115,7 +127,7 @@ impl Observe {
 
     /// The name of a worker.
     #[must_use]
-    pub fn worker_name(&self, worker: WorkerId) -> Option<&str> {
-        self.workers.get(worker.index()).map(|name| &**name)
+    pub fn worker_name(&self, worker: WorkerId) -> Option<Arc<str>> {
+        self.workers.load().get(worker.index()).cloned()
     }
 }

@@ -240,6 +240,12 @@ pub const TABLE: &[Row] = &[
         help: "Tokens of prompts whose beginning was looked up: prompt (all of them), best (the most that a worker was believed to have cached), matched (what the chosen worker was believed to have), reported (what it reports to have reused).",
     },
     Row {
+        name: "forebay_config_reloads_total",
+        kind: Kind::Counter,
+        labels: &["result"],
+        help: "Times that the configuration was read again, by what came of it: ok (taken over), unchanged, refused (the plan before stays).",
+    },
+    Row {
         name: "forebay_connections_refused_total",
         kind: Kind::Counter,
         labels: &["cause"],

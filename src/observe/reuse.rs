@@ -9,10 +9,10 @@ use std::io;
 use prometheus::IntCounter;
 
 use super::decisions::Made;
-use super::metrics::Counters;
+use super::kinds::Counters;
 
 /// The series of `forebay_prefix_tokens_total`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReuseSeries {
     prompt: IntCounter,
     best: IntCounter,

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 use prometheus::{Counter, Histogram, IntCounter};
 
-use super::metrics::{Amounts, Counters, Histograms};
+use super::kinds::{Amounts, Counters, Histograms};
 use super::names::{NONE, OTHER, RouteName};
 use crate::units::{ModelName, Money, Seconds};
 
@@ -63,7 +63,7 @@ pub(super) struct EndSeries {
 }
 
 /// The families that all of these come from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Families {
     pub(super) requests: Counters<5>,
     pub(super) duration: Histograms<1>,

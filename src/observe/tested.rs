@@ -36,7 +36,7 @@ impl Observe {
     /// Counts and logs a test request.
     pub fn tested(&self, tested: &Tested<'_>) {
         let worker = self.worker_name(tested.worker);
-        let named = worker.unwrap_or(NONE);
+        let named = worker.as_deref().unwrap_or(NONE);
         self.metrics.tests.count([named, tested.outcome]);
         if !self.log.is_on() {
             return;
@@ -51,7 +51,7 @@ impl Observe {
             method: "POST",
             path: tested.path,
             model: Some(tested.model.as_str()),
-            worker,
+            worker: worker.as_deref(),
             attempts: 1,
             status: tested.status,
             reason: tested.outcome,

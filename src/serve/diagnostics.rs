@@ -3,14 +3,17 @@
 //! Whoever reads our stderr may stop reading, and a full pipe must hold up neither a request nor the end of the process.
 //! So a thread of its own writes, and a line that finds [`WAITING`] others before it is dropped.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
+use crate::config::Choice as _;
 use crate::config::plan::LogLevel;
 
 /// Lines that wait to be written.
@@ -22,6 +25,38 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The way to the writer, of which a process has one, as it has one subscriber.
 static WRITER: OnceLock<SyncSender<Note>> = OnceLock::new();
 
+/// What that subscriber lets pass.
+static LEVELS: OnceLock<Levels> = OnceLock::new();
+
+/// The rooms of this house, whose levels can be set apart.
+const ROOMS: [&str; 19] = [
+    "admin",
+    "admission",
+    "cli",
+    "clock",
+    "config",
+    "decide",
+    "facts",
+    "fault",
+    "fleet",
+    "forward",
+    "inspect",
+    "kept",
+    "line",
+    "listener",
+    "observe",
+    "queue",
+    "serve",
+    "simulate",
+    "upstream",
+];
+
+/// The level of all, and those of rooms that have one of their own.
+struct Levels {
+    set: Mutex<(LogLevel, BTreeMap<&'static str, LogLevel>)>,
+    apply: Box<dyn Fn(EnvFilter) + Send + Sync>,
+}
+
 /// What the writer is told.
 enum Note {
     /// Write this.
@@ -30,37 +65,75 @@ enum Note {
     Flush(SyncSender<()>),
 }
 
-/// Starts writing diagnostics. Dependencies may say what goes wrong, not what goes on.
+/// Starts writing diagnostics.
 ///
 /// # Errors
 /// When no thread can be had.
 pub(super) fn start(level: LogLevel) -> io::Result<()> {
-    let own = match level {
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    };
-    let others = if level == LogLevel::Error {
-        "error"
-    } else {
-        "warn"
-    };
     let (notes, told) = sync_channel(WAITING);
     std::thread::Builder::new()
         .name("diagnostics".into())
         .spawn(move || write(&told))?;
     // A second start in one process (a test) keeps the first writer and the first subscriber.
     let _ = WRITER.set(notes);
-    let filter = EnvFilter::new(format!("{others},forebay={own}"));
     let subscriber = fmt::Subscriber::builder()
-        .with_env_filter(filter)
+        .with_env_filter(filter(level, &BTreeMap::new()))
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
-        .with_writer(|| Line);
+        .with_writer(|| Line)
+        .with_filter_reloading();
+    let handle = subscriber.reload_handle();
+    let _ = LEVELS.set(Levels {
+        set: Mutex::new((level, BTreeMap::new())),
+        apply: Box::new(move |filter| {
+            // It fails only when the subscriber is gone, and then there is nobody to tell.
+            let _ = handle.reload(filter);
+        }),
+    });
     let _ = subscriber.try_init();
     Ok(())
+}
+
+/// Writes from this level on, in all rooms.
+pub(super) fn set_level(level: LogLevel) {
+    change(|all, rooms| {
+        *all = level;
+        rooms.clear();
+    });
+}
+
+/// Writes from this level on in one room; false when there is none of this name.
+pub(super) fn set_room(name: &str, level: LogLevel) -> bool {
+    let room = ROOMS.iter().find(|room| **room == name);
+    if let Some(room) = room {
+        change(|_, rooms| {
+            rooms.insert(room, level);
+        });
+    }
+    room.is_some()
+}
+
+fn change(change: impl FnOnce(&mut LogLevel, &mut BTreeMap<&'static str, LogLevel>)) {
+    if let Some(levels) = LEVELS.get() {
+        let mut set = levels.set.lock();
+        let (all, rooms) = &mut *set;
+        change(all, rooms);
+        (levels.apply)(filter(*all, rooms));
+    }
+}
+
+/// Dependencies may say what goes wrong, not what goes on.
+fn filter(level: LogLevel, rooms: &BTreeMap<&'static str, LogLevel>) -> EnvFilter {
+    let others = if level == LogLevel::Error {
+        "error"
+    } else {
+        "warn"
+    };
+    let mut text = format!("{others},forebay={}", level.word());
+    for (room, level) in rooms {
+        text += &format!(",forebay::{room}={}", level.word());
+    }
+    EnvFilter::new(text)
 }
 
 /// Returns once everything said so far is written, or nobody reads it.

@@ -20,7 +20,7 @@ pub(super) fn view(app: &App, id: Option<&str>) -> QueueView {
     };
     let waiting = waiting
         .into_iter()
-        .map(|(id, waiter)| row(&plan, id, waiter));
+        .map(|(id, waiter)| row(app, &plan, id, waiter));
     QueueView {
         overloaded: line.classes.values().any(|class| class.overloaded),
         entries: line.entries,
@@ -49,16 +49,14 @@ pub(super) fn classes(plan: &Plan, line: &LineView) -> Vec<ClassRow> {
     (0..).zip(&plan.queue.classes).map(row).collect()
 }
 
-fn row(plan: &Plan, id: Box<str>, waiter: WaiterView) -> WaitingRow {
+fn row(app: &App, plan: &Plan, id: Box<str>, waiter: WaiterView) -> WaitingRow {
     let class = plan.queue.classes.get(usize::from(waiter.claim.class));
-    let number = usize::try_from(waiter.claim.tenant).ok();
-    // Tenants are numbered from 1; 0 is nobody.
-    let tenant = number.and_then(|number| plan.tenants.get(number.checked_sub(1)?));
+    let tenant = app.admission.name_of(waiter.claim.tenant);
     WaitingRow {
         id,
         state: "waiting",
         class: class.map(|class| class.name.clone()),
-        tenant: tenant.map_or_else(|| Arc::from(NONE), |tenant| tenant.name.clone()),
+        tenant: tenant.unwrap_or_else(|| Arc::from(NONE)),
         waits_for: waits_for(waiter.model.as_ref(), &waiter.holds),
         model: waiter.model.map(|model| model.to_string()),
         waited_s: waiter.waited.0,

@@ -3,7 +3,8 @@
 //! They are caught first thing, on a thread of their own with a small runtime, and stay caught until the process ends:
 //! none of them can kill it by default. SIGTERM and SIGINT: not ready, no new connections, open requests are finished;
 //! the process exits with 0 as soon as no connection is open, at the latest after `drain`; a second one ends it at once.
-//! SIGHUP (reload) and SIGQUIT (hand-over) are answered with a log line until this version can do them.
+//! SIGHUP reads the configuration again (`reload.rs`). SIGQUIT hands over to a waiting successor (`upgrade.rs`); without one
+//! it is refused.
 
 use std::io;
 use std::sync::Arc;
@@ -18,6 +19,9 @@ use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 
 use super::diagnostics;
+use super::notify::Notifier;
+use super::reload::Desk;
+use super::upgrade::Sockets;
 use crate::line::App;
 use crate::listener::Gate;
 
@@ -25,6 +29,8 @@ use crate::listener::Gate;
 const CUT: Duration = Duration::from_millis(500);
 /// The time that answers to those who stood in line get to go out.
 const FAREWELL: Duration = Duration::from_millis(50);
+/// The time in which an idle connection may still bring a request after a successor has taken over.
+const PARTING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The signals of this process, caught.
@@ -55,54 +61,123 @@ impl Signals {
         Ok(Signals { runtime, caught })
     }
 
+    /// What this comes to, unless the process is told to stop first.
+    pub(super) fn unless_stopped<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
+        let Signals { runtime, caught } = self;
+        runtime.block_on(async {
+            tokio::select! {
+                done = what => Some(done),
+                _ = caught.term.recv() => None,
+                _ = caught.int.recv() => None,
+            }
+        })
+    }
+
     /// Answers signals for this proxy, and tells Pingora when to stop listening.
-    pub(super) fn watch(self, app: Arc<App>, gate: Arc<Gate>) -> StopWatch {
+    pub(super) fn watch(self, desks: Desks) -> StopWatch {
         let (stop, stopped) = watch::channel(false);
         let Signals { runtime, caught } = self;
-        std::thread::spawn(move || runtime.block_on(caught.answer(&app, &gate, &stop)));
+        std::thread::spawn(move || runtime.block_on(caught.answer(&desks, &stop)));
         StopWatch(stopped)
     }
 }
 
+/// What signals lead to.
+pub(super) struct Desks {
+    /// The proxy.
+    pub app: Arc<App>,
+    /// Its connections.
+    pub gate: Arc<Gate>,
+    /// Where reloads are ordered.
+    pub reloads: Desk,
+    /// What a successor gets.
+    pub sockets: Sockets,
+    /// The service manager.
+    pub notifier: Arc<Notifier>,
+}
+
+/// Why a proxy ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Farewell {
+    /// It was told to.
+    Stopped,
+    /// Another serves.
+    HandedOver,
+}
+
 impl Caught {
-    async fn answer(mut self, app: &App, gate: &Gate, stop: &watch::Sender<bool>) {
-        self.told_to_stop().await;
+    async fn answer(mut self, desks: &Desks, stop: &watch::Sender<bool>) {
+        let farewell = self.farewell(desks).await;
+        let Desks { app, gate, .. } = desks;
         let drain = app.plan.load().drain;
         tracing::info!(
             connections = gate.open(),
-            "stopping: finishing open requests for at most {drain}"
+            "{}: finishing open requests for at most {drain}",
+            farewell.word()
         );
-        app.stopping.store(true, Ordering::Release);
-        gate.drain();
+        desks.notifier.stopping();
         stop.send_replace(true);
-        let emptied = timeout(drain.to_duration(), gate.emptied());
+        let emptied = timeout(drain.to_duration(), farewell.empty(app, gate));
         tokio::select! {
             emptied = emptied => match emptied {
                 Ok(()) => tracing::info!("stopped: nothing was open any more"),
                 Err(_) => tracing::warn!(requests = app.observe.live(), "stopped: drain = {drain} is over"),
             },
-            () = self.told_to_stop() => {
+            _ = self.farewell(desks) => {
                 tracing::warn!(requests = app.observe.live(), "stopped at once: told a second time");
             }
         }
         cut(app, gate).await;
-        app.fleet.save_speeds(&app.plan.load());
-        app.admission.save(&app.plan.load().state);
+        if farewell == Farewell::Stopped {
+            let state = &app.plan.load().state;
+            app.fleet.save_speeds(state);
+            app.admission.save(state);
+        }
         app.observe.flush();
         diagnostics::flush();
         std::process::exit(0);
     }
 
-    /// Waits for SIGTERM or SIGINT; says of the others that they were heard.
-    async fn told_to_stop(&mut self) {
+    /// Waits until this proxy is to end; other signals are answered.
+    async fn farewell(&mut self, desks: &Desks) -> Farewell {
         loop {
             tokio::select! {
-                _ = self.term.recv() => return,
-                _ = self.int.recv() => return,
-                _ = self.hup.recv() => tracing::warn!("SIGHUP: this version can't reload; restart to change the plan"),
-                _ = self.quit.recv() => tracing::warn!("SIGQUIT refused: this version can't hand over"),
+                _ = self.term.recv() => return Farewell::Stopped,
+                _ = self.int.recv() => return Farewell::Stopped,
+                _ = self.hup.recv() => desks.reloads.ask("SIGHUP"),
+                _ = self.quit.recv() => {
+                    let handed = tokio::select! {
+                        handed = desks.sockets.hand_over(&desks.app) => handed,
+                        _ = self.term.recv() => return Farewell::Stopped,
+                        _ = self.int.recv() => return Farewell::Stopped,
+                    };
+                    match handed {
+                        Ok(()) => return Farewell::HandedOver,
+                        Err(why) => tracing::warn!("SIGQUIT refused: {why}"),
+                    }
+                }
             }
         }
+    }
+}
+
+impl Farewell {
+    fn word(self) -> &'static str {
+        match self {
+            Farewell::Stopped => "stopping",
+            Farewell::HandedOver => "handed over",
+        }
+    }
+
+    /// Waits until no connection is open. Where another serves, clients are given time to notice.
+    async fn empty(self, app: &App, gate: &Gate) {
+        if self == Farewell::HandedOver {
+            gate.part();
+            let _either_way = timeout(PARTING, gate.emptied()).await;
+        }
+        app.stopping.store(true, Ordering::Release);
+        gate.drain();
+        gate.emptied().await;
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::Choice;
 use crate::config::plan::{Origin, Protocol, WorkerPlan};
 use crate::decide::{ByHand, Learned, LoraView, Override, ResidentsView, Said, WorkerView};
 use crate::line::App;
-use crate::units::{ModelName, Seconds, WorkerId};
+use crate::units::{ModelName, Seconds};
 
 /// A picture of the fleet now.
 pub(super) fn view(app: &App) -> FleetView {
@@ -20,7 +20,16 @@ pub(super) fn view(app: &App) -> FleetView {
         .fold(f64::INFINITY, f64::min);
     let now = clock::wall();
     let catalogue = app.fleet.catalogue();
-    let rows = plan.workers.iter().zip(&seen).map(|(worker, view)| {
+    let stations = app.fleet.stations();
+    let place = |worker: &WorkerPlan| {
+        let mut listed = plan.workers.iter();
+        listed.position(|one| one.id == worker.id)
+    };
+    let present = stations.iter().zip(&seen);
+    let present = present.filter(|(one, view)| !one.leaves || !app.fleet.is_gone(view.id));
+    let mut shown: Vec<_> = present.map(|(one, view)| (&one.plan, view)).collect();
+    shown.sort_by_key(|(worker, _)| place(worker).unwrap_or(usize::MAX));
+    let rows = shown.into_iter().map(|(worker, view)| {
         let models = catalogue.of(view.id).iter();
         let region = plan.region_of(worker);
         WorkerRow {
@@ -42,10 +51,10 @@ pub(super) fn view(app: &App) -> FleetView {
 /// Changes the worker of this name; false when there is none.
 pub(super) fn change(app: &App, name: &str, hand: ByHand) -> bool {
     let plan = app.plan.load();
-    let named = (0..).zip(&plan.workers);
-    let found = { named }.find(|(_, worker)| &*worker.name == name);
-    if let Some((id, _)) = found {
-        app.fleet.by_hand(WorkerId(id), hand);
+    let mut workers = plan.workers.iter();
+    let found = workers.find(|worker| &*worker.name == name);
+    if let Some(worker) = found {
+        app.fleet.by_hand(worker.id, hand);
     }
     found.is_some()
 }

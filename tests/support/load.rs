@@ -119,6 +119,9 @@ impl Running {
                 .get_or_insert_with(|| proxy.connect())
                 .call("POST", path, body);
             let took = self.now() - sent;
+            if answer.header("connection") == Some("close") {
+                client = None;
+            }
             self.ended.lock().push(Ended {
                 number,
                 status: answer.status,

@@ -193,7 +193,7 @@ impl Setup {
     /// Starts the proxy and waits only until its admin side answers, whether a worker is up or not.
     #[track_caller]
     pub fn launch(self) -> Proxy {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Arc::new(tempfile::tempdir().unwrap());
         let address = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let (mut client, admin) = (address(), address());
         if self.any_port {
@@ -274,7 +274,7 @@ pub struct Proxy {
     stdout: Arc<Mutex<Vec<String>>>,
     stderr: Arc<Mutex<Vec<String>>>,
     child: Mutex<Child>,
-    folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
 }
 
 impl Proxy {
@@ -307,6 +307,62 @@ impl Proxy {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.lock().id()
+    }
+
+    /// Starts another process on its configuration and state, which waits to take over from it.
+    #[track_caller]
+    pub fn successor(&self) -> Proxy {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["serve", "--upgrade", "--config"])
+            .arg(self.folder().join("forebay.toml"))
+            .env("FOREBAY_ADMIN_TOKEN", TOKEN)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let successor = Proxy {
+            client: self.client,
+            admin: self.admin,
+            stdout: lines_of(child.stdout.take().unwrap()),
+            stderr: lines_of(child.stderr.take().unwrap()),
+            child: Mutex::new(child),
+            folder: self.folder.clone(),
+        };
+        expect_soon("the successor waits", || {
+            successor.stderr().contains("waiting for the running proxy")
+        });
+        successor
+    }
+
+    /// The process that serves, as the state folder says.
+    pub fn serving_pid(&self) -> u32 {
+        let pid = std::fs::read_to_string(self.folder().join("state/forebay.pid"));
+        pid.unwrap().trim().parse().unwrap()
+    }
+
+    /// The text of its configuration.
+    pub fn configuration(&self) -> String {
+        std::fs::read_to_string(self.folder().join("forebay.toml")).unwrap()
+    }
+
+    /// Puts this in the place of its configuration, whole.
+    pub fn configure(&self, text: &str) {
+        let fresh = self.folder().join("forebay.toml.new");
+        std::fs::write(&fresh, text).unwrap();
+        std::fs::rename(fresh, self.folder().join("forebay.toml")).unwrap();
+    }
+
+    /// The same, and waits until that is in force.
+    #[track_caller]
+    pub fn reconfigure(&self, text: &str) {
+        self.configure(text);
+        let told = self.change("/api/reload", "").json();
+        // Who follows the file may have come first.
+        assert!(
+            told["result"] == "ok" || told["result"] == "unchanged",
+            "{told}"
+        );
     }
 
     /// A fresh client connection.

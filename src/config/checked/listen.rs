@@ -51,7 +51,9 @@ fn geoip(value: &Value<'_>, has_countries: bool) -> Option<Arc<GeoIp>> {
         let way_out = "write countries = [\"DE\"] into a [[region]], or leave this out";
         value.refuse_for("no region has countries", way_out);
     }
-    match GeoIp::open(&value.path()?) {
+    let path = value.path()?;
+    value.reads(&path);
+    match GeoIp::open(&path) {
         Ok(open) => Some(Arc::new(open)),
         Err(error) => {
             let message = format!("the file named here can't be used: {error}");

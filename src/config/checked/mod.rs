@@ -29,17 +29,21 @@ mod tenant;
 mod test_request;
 mod timeouts;
 mod worker;
+mod workers_dir;
 
 use std::sync::Arc;
 
 pub use origin::named as origin;
 pub use state::by_environment as usual_state;
+pub use workers_dir::worker_files;
 
+use super::Glance;
 use super::plan::{Listen, Plan, RegionPlan, Zone};
 use super::typed::Section;
 
-/// The plan, if nothing is wrong; what is wrong has been noted with the section's reader.
-pub fn plan(root: &Section<'_>) -> Option<Plan> {
+/// The plan, if nothing is wrong; what is wrong has been noted with the section's reader. `alone` are workers that have a
+/// file of their own.
+pub fn plan<'a>(root: &Section<'a>, alone: Vec<Section<'a>>) -> Option<Plan> {
     let state = state::state(root);
     let drain = root.duration("drain");
     let currency = money::OneCurrency::of(root);
@@ -63,10 +67,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         listen,
     } = places(root, !tenants.is_empty());
 
-    let workers = root.sections("worker");
-    if workers.is_empty() {
-        root.missing("worker");
-    }
+    let workers = all_workers(root, alone);
     let names = name::names(&workers, "worker");
     let machines = root.sections("machine");
     let machine_names = name::names(&machines, "machine");
@@ -103,6 +104,7 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
     let mut plan = Plan {
         state: state?,
         drain: drain?,
+        workers_dir: workers_dir::folder(root),
         currency: currency.get(),
         listen: listen?,
         admin_token,
@@ -118,10 +120,29 @@ pub fn plan(root: &Section<'_>) -> Option<Plan> {
         jwt: jwt.map_or(Some(None), |jwt| jwt.map(Some))?,
         timeouts: timeouts?,
         log: log?,
+        files: Vec::new(),
         remarks: Vec::new(),
     };
     plan.remarks = remarks::remarks(root, &plan);
     Some(plan)
+}
+
+fn all_workers<'a>(root: &Section<'a>, alone: Vec<Section<'a>>) -> Vec<Section<'a>> {
+    let mut workers = root.sections("worker");
+    workers.extend(alone);
+    if workers.is_empty() {
+        root.missing("worker");
+    }
+    workers
+}
+
+/// What leads to a running process, as far as it can be read.
+pub fn glance(root: &Section<'_>) -> Glance {
+    let token = root.section("admin").given("token");
+    Glance {
+        state: state::state(root),
+        admin_token: token.and_then(|value| value.secret()),
+    }
 }
 
 /// Where machines, clients and the proxy itself are.

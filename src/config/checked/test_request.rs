@@ -41,6 +41,7 @@ pub fn test(value: &Value<'_>) -> Option<TestPlan> {
 
 fn file(value: &Value<'_>) -> Option<TestPlan> {
     let path = value.path()?;
+    value.reads(&path);
     let body = match read(&path) {
         Ok(body) => body,
         Err(error) => {

@@ -6,6 +6,7 @@ use super::{eject, headers, lora, machine, models, origin, probe, tags, test_req
 use crate::config::plan::{Engine, Models, ProbePlan, WorkerPlan};
 use crate::config::typed::Section;
 use crate::decide::EjectRule;
+use crate::units::WorkerId;
 
 /// What holds for all workers, or is known by all.
 pub struct Fleet {
@@ -23,15 +24,20 @@ pub fn workers(
     names: &[Option<Arc<str>>],
     fleet: &Fleet,
 ) -> Option<Vec<WorkerPlan>> {
-    let read: Vec<Option<WorkerPlan>> = sections
-        .iter()
-        .zip(names)
-        .map(|(section, name)| worker(section, name.clone(), fleet))
+    let read: Vec<Option<WorkerPlan>> = (0..)
+        .map(WorkerId)
+        .zip(sections.iter().zip(names))
+        .map(|(id, (section, name))| worker(id, section, name.clone(), fleet))
         .collect();
     read.into_iter().collect()
 }
 
-fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Option<WorkerPlan> {
+fn worker(
+    id: WorkerId,
+    section: &Section<'_>,
+    name: Option<Arc<str>>,
+    fleet: &Fleet,
+) -> Option<WorkerPlan> {
     let given = |key| section.given(key);
     let origin = section.value("url").and_then(origin::origin);
     let machine = given("machine").and_then(|value| machine::of_worker(&value, &fleet.machines));
@@ -57,6 +63,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
     let optional = section.value("optional").and_then(|value| value.flag());
     let timeouts = timeouts::overrides(&section.section("timeouts"));
     Some(WorkerPlan {
+        id,
         name: name?,
         origin: origin?,
         machine,

@@ -9,6 +9,7 @@ use crate::decide::EjectRule;
 
 pub(super) fn show_worker(worker: &WorkerPlan) -> String {
     let WorkerPlan {
+        id: _,
         name,
         origin,
         machine,

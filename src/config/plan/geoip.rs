@@ -34,6 +34,12 @@ impl GeoIp {
         &self.path
     }
 
+    /// Whether another reading found the same database.
+    #[must_use]
+    pub fn is_as(&self, other: &GeoIp) -> bool {
+        self.path == other.path && self.reader.metadata() == other.reader.metadata()
+    }
+
     /// The country of an address, if the file tells it.
     #[must_use]
     pub fn country(&self, address: IpAddr) -> Option<Country> {

@@ -7,11 +7,13 @@ use http::{HeaderName, HeaderValue};
 
 use super::{LoraPlan, Origin, Secret, TimeoutOverrides};
 use crate::decide::EjectRule;
-use crate::units::{ModelName, Seconds};
+use crate::units::{ModelName, Seconds, WorkerId};
 
 /// One worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPlan {
+    /// Its number: its place in the file, until [`super::Plan::seat`] gives it the one that it has in a running process.
+    pub id: WorkerId,
     /// Its name in logs, metrics and headers; `[A-Za-z0-9._-]+`.
     pub name: Arc<str>,
     /// Where it is.

@@ -14,7 +14,7 @@ pub(super) const PROCESS: &[Row] = &[
         unset: Unset::Means(
             "$STATE_DIRECTORY, else $XDG_STATE_HOME/forebay, else ~/.local/state/forebay",
         ),
-        purpose: "The folder where the process keeps what outlives it: the admin token, the names of models and the learned speeds; its pid, and where its admin side listens.",
+        purpose: "The folder where the process keeps what outlives it: the admin token, the names of models, the learned speeds and what budgets have spent; its pid, where its admin side listens and, for people to look at, the plan in force (plan.json). A successor waits there too (serve --upgrade).",
         example: "state = \"/var/lib/forebay\"",
         see: &["admin.token"],
     },
@@ -28,6 +28,14 @@ pub(super) const PROCESS: &[Row] = &[
         purpose: "The longest that a stopping process waits for open requests; it ends as soon as none is open.",
         example: "drain = \"30s\"",
         see: &["timeouts.answer"],
+    },
+    Row {
+        key: "workers_dir",
+        kind: PATH,
+        unset: Unset::Means("no such folder"),
+        purpose: "A folder in which each file NAME.toml is one more worker: the keys of a [[worker]], without the header. It is followed like this file: a file that comes is a worker that joins, and one that goes is a worker that drains.",
+        example: "workers_dir = \"workers.d\"",
+        see: &["worker"],
     },
     Row {
         key: "currency",

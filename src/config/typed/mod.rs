@@ -2,8 +2,7 @@
 //!
 //! The tree is read by our own reader and not by serde's derive, because serde stops at the first mistake and knows
 //! neither the line nor the way out. Every reading method returns an `Option`: `None` means that the problem has been
-//! noted, so a caller reads all of its keys first and gives up afterwards. One noted problem and there is no plan
-//! ([`Reader::finish`]), so that a check may go on with what it has after it has noted a problem.
+//! noted, so a caller reads all of its keys first and gives up afterwards. One noted problem and there is no plan, so that a check may go on with what it has after it has noted a problem.
 
 mod expand;
 pub mod quantity;
@@ -17,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::problem::{Problem, Problems};
+use super::problem::Problem;
 pub use section::Section;
 pub use value::Value;
 
@@ -31,6 +30,7 @@ pub struct Reader<'a> {
     env: Env<'a>,
     broken: Vec<usize>,
     problems: RefCell<Vec<Problem>>,
+    files: RefCell<Vec<PathBuf>>,
 }
 
 impl<'a> Reader<'a> {
@@ -43,6 +43,7 @@ impl<'a> Reader<'a> {
             env,
             broken: Vec::new(),
             problems: RefCell::default(),
+            files: RefCell::default(),
         };
         for error in errors {
             reader.note_broken(&error);
@@ -61,13 +62,9 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The plan, or everything that is wrong.
-    pub fn finish<T>(self, plan: Option<T>) -> Result<T, Problems> {
-        let problems = self.problems.into_inner();
-        match plan {
-            Some(plan) if problems.is_empty() => Ok(plan),
-            _ => Err(Problems::sorted(problems)),
-        }
+    /// What is wrong.
+    pub fn into_problems(self) -> Vec<Problem> {
+        self.problems.into_inner()
     }
 
     /// A variable of the environment; an empty one counts as not set.
@@ -81,6 +78,19 @@ impl<'a> Reader<'a> {
             Some(folder) => folder.join(typed),
             None => PathBuf::from(typed),
         }
+    }
+
+    /// Notes that what stands in this file, or folder, is part of the plan.
+    pub fn reads(&self, path: &Path) {
+        self.files.borrow_mut().push(path.to_path_buf());
+    }
+
+    /// The files beside this one that the plan was made of, each once, in order.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut files = self.files.borrow().clone();
+        files.sort();
+        files.dedup();
+        files
     }
 
     /// Line and column of a byte, both counted from 1.

@@ -58,7 +58,9 @@ fn from_env(name: &Value<'_>) -> Option<String> {
 
 fn from_file(path: &Value<'_>) -> Option<String> {
     let typed = path.text()?;
-    match read(&path.reader.path(&typed)) {
+    let found = path.reader.path(&typed);
+    path.reader.reads(&found);
+    match read(&found) {
         Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned()),
         Err(error) => {
             let message = format!("the file named here can't be read: {error}");

@@ -37,6 +37,19 @@ impl<'a> Section<'a> {
         section
     }
 
+    /// A file that is one section of a list, `worker`, without its header.
+    pub fn alone(list: &'static str, reader: &'a Reader<'a>, keys: DeTable<'a>) -> Self {
+        let section = Section {
+            reader,
+            rows: list,
+            path: list.to_owned(),
+            span: 0..0,
+            keys,
+        };
+        section.refuse_unknown_keys();
+        section
+    }
+
     /// A section within this one. When it is not typed, it is empty and all its defaults hold.
     pub fn section(&self, key: &str) -> Section<'a> {
         let typed = self.given(key).and_then(|value| value.section());

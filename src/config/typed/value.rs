@@ -3,7 +3,7 @@
 //! What is allowed comes from the value's row in the reference, so that a message can't say other than the manual does.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
@@ -77,6 +77,11 @@ impl<'a> Value<'a> {
     /// A path, relative to the folder of the configuration file.
     pub fn path(&self) -> Option<PathBuf> {
         Some(self.reader.path(&self.text()?))
+    }
+
+    /// Notes that what stands in this file is part of the plan.
+    pub fn reads(&self, path: &Path) {
+        self.reader.reads(path);
     }
 
     /// True or false.

@@ -98,6 +98,11 @@ impl Loras {
         }
     }
 
+    /// The operator says something else of how many the card holds.
+    pub(super) fn replan(&mut self, slots: Option<u32>) {
+        self.typed_slots = slots;
+    }
+
     /// Its models in these rows are these adapters, and no others are any.
     pub(super) fn are(&mut self, listed: &[(usize, ModelName)]) {
         let is_listed = |name: &ModelName| listed.iter().any(|(_, other)| other == name);

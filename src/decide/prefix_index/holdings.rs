@@ -77,6 +77,16 @@ impl Holdings {
         self.lists.iter().map(|list| list.count).sum()
     }
 
+    /// A worker's blocks, from the one that was not used for longest.
+    pub(super) fn oldest_first(&self, worker: WorkerId) -> impl Iterator<Item = u64> {
+        let mut at = self.lists[worker.index()].oldest;
+        std::iter::from_fn(move || {
+            let held = self.held.get(at as usize)?;
+            at = held.newer;
+            Some(held.block)
+        })
+    }
+
     /// A block is used; false if the worker does not hold it.
     pub(super) fn refresh(&mut self, worker: WorkerId, block: u64) -> bool {
         let Some(at) = self.find(worker, block) else {

@@ -105,6 +105,18 @@ impl PrefixIndex {
         }
     }
 
+    /// The same for more workers, each of which then has a smaller share if these tables would be too large.
+    #[must_use]
+    pub fn widened(&self, workers: usize) -> Self {
+        let mut wider = PrefixIndex::new(workers.max(self.workers));
+        for worker in (0..).map(WorkerId).take(self.workers) {
+            for block in self.holdings.oldest_first(worker) {
+                wider.touch(worker, &[block], usize::MAX);
+            }
+        }
+        wider
+    }
+
     /// The most blocks that are remembered of one worker.
     #[must_use]
     pub fn share(&self) -> usize {

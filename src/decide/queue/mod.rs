@@ -278,6 +278,11 @@ impl WaitingLine {
         Some(self.drains.get(&group)?.wait_for(position, now))
     }
 
+    /// Other bounds from here on. What waits beyond them waits on.
+    pub(super) fn replan(&mut self, rules: LineRules) {
+        self.rules = rules;
+    }
+
     /// A worker's bounds have changed: whom a prompt is too long for is found out anew.
     pub(super) fn rearrange(&mut self, barred: impl Fn(&Ask) -> Vec<WorkerId>) {
         self.lanes.clear();

@@ -79,6 +79,12 @@ impl Residents {
         }
     }
 
+    /// The operator says something else of how many models fit.
+    pub(super) fn replan(&mut self, most: Option<u32>) {
+        self.most = most;
+        self.awaited = self.awaited.take().filter(|_| most.is_some());
+    }
+
     /// Whether not all of its models fit.
     pub(super) fn is_bounded(&self) -> bool {
         self.most.is_some()

@@ -91,7 +91,8 @@ impl Roster {
     pub(in crate::decide) fn takes_any(&self) -> bool {
         let is_asked = |worker: &Worker| {
             let state = worker.condition().state();
-            state == State::Up || self.rules.all_down == AllDown::TryAll
+            let is_tried = self.rules.all_down == AllDown::TryAll && !worker.condition().has_left();
+            state == State::Up || is_tried
         };
         let asked = || self.workers.iter().filter(|worker| is_asked(worker));
         let has_place = |worker: &Worker| worker.has_room() && !worker.is_saturated();
@@ -137,7 +138,9 @@ impl Roster {
 
     /// Tokens of a prompt and its answer that fit every worker.
     pub(in crate::decide) fn least_room(&self) -> f64 {
-        let rooms = self.workers.iter().map(|worker| room::longest(worker, 0.0));
+        let present = |worker: &&Worker| !worker.condition().has_left();
+        let present = self.workers.iter().filter(present);
+        let rooms = present.map(|worker| room::longest(worker, 0.0));
         rooms.fold(f64::INFINITY, f64::min)
     }
 

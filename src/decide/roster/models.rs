@@ -33,6 +33,9 @@ pub(super) struct Model {
 }
 
 impl Model {
+    /// The row of requests that name none.
+    pub(super) const NAMELESS: usize = 0;
+
     /// One that these serve, in order.
     pub(super) fn served_by(workers: Vec<WorkerId>) -> Self {
         Model {
@@ -55,14 +58,14 @@ impl Model {
         Err(format!("{owed:?} are owed to {workers} workers"))
     }
 
-    fn gain(&mut self, worker: WorkerId) {
+    pub(super) fn gain(&mut self, worker: WorkerId) {
         if let Err(place) = self.workers.binary_search(&worker) {
             self.workers.insert(place, worker);
             self.owed.insert(place, 0.0);
         }
     }
 
-    fn lose(&mut self, worker: WorkerId) {
+    pub(super) fn lose(&mut self, worker: WorkerId) {
         if let Ok(place) = self.workers.binary_search(&worker) {
             self.workers.remove(place);
             self.owed.remove(place);

@@ -2,8 +2,9 @@
 
 use super::Worker;
 use super::classes::Classes;
-use crate::decide::by_hand::{ByHand, Override};
-use crate::decide::condition::Probed;
+use crate::decide::ask::{Names, WorkerSpec};
+use crate::decide::by_hand::{ByHand, Override, Why};
+use crate::decide::condition::{Condition, Probed};
 use crate::decide::decode_meter::DecodeMeter;
 use crate::decide::machine::Machine;
 use crate::decide::memory::Memory;
@@ -43,9 +44,46 @@ impl Worker {
     /// What its operator changed and holds.
     pub(in crate::decide) fn overridden(&self) -> Override {
         Override {
-            withheld: self.condition.withheld(),
+            withheld: self.condition.withheld().filter(|why| *why != Why::Removed),
             speed: self.set_speed,
         }
+    }
+
+    /// Another machine behind this name: nothing of what was learned holds, and what is under way at the old one counts no
+    /// more here.
+    pub(in crate::decide) fn begin_anew(&mut self, spec: WorkerSpec, now: Seconds) {
+        let condition = Condition::joining(&spec, now);
+        *self = Worker {
+            condition,
+            generation: self.generation + 1,
+            ..Worker::new(self.id, spec)
+        };
+    }
+
+    /// Its plan says something else; what it has shown stays. One that had left is back.
+    pub(in crate::decide) fn replan(&mut self, spec: WorkerSpec, now: Seconds) {
+        let is_untried = self.speeds.is_untried() && self.set_speed.is_none();
+        if is_untried && spec.speed != self.spec.speed {
+            self.speeds = Speeds::believing(spec.speed.unwrap_or(1.0));
+        }
+        if self.condition.has_left() {
+            self.condition = Condition::joining(&spec, now);
+        } else {
+            self.condition.replan(&spec);
+        }
+        self.loras.replan(spec.lora_slots);
+        self.residents.replan(spec.resident);
+        self.spec = spec;
+        self.reckon();
+    }
+
+    /// It is in the plan no more: what it holds goes on to its end.
+    pub(in crate::decide) fn leave(&mut self, now: Seconds) {
+        if !self.condition.has_left() {
+            self.condition.leave(now);
+        }
+        self.names = Names::Told;
+        self.residents.replan(None);
     }
 
     fn probed(&mut self, probed: Probed, machine: &mut Machine, now: Seconds) {

@@ -19,7 +19,7 @@ impl Exchange {
         let gone = Kind::ClientGone.label();
         for worker in made.cut_short(gone, now) {
             if let Some(name) = observe.worker_name(worker) {
-                observe.metrics.attempts.count([name, gone]);
+                observe.metrics.attempts.count([&name, gone]);
             }
         }
     }
@@ -51,6 +51,7 @@ impl Exchange {
 
     /// Its line of the access log.
     pub(super) fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
+        let worker = self.worker_name();
         let line = AccessLine {
             time: &clock::rfc3339(self.arrived),
             id: self.id.to_str().unwrap_or_default(),
@@ -60,7 +61,7 @@ impl Exchange {
             method: self.method.as_str(),
             path: &self.path,
             model: self.model.as_ref().map(ModelName::as_str),
-            worker: self.worker_name(),
+            worker: worker.as_deref(),
             attempts: self.attempts,
             status: status.as_u16(),
             reason,

@@ -1,0 +1,76 @@
+//! `forebay reload`: a running proxy reads its configuration again.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::WRONG;
+use super::control::{Control, Running, read};
+use super::terminal::{complain, plain, say};
+use crate::config::diff::Change;
+
+/// Let a running proxy read its configuration again, and print what changes
+#[derive(Args)]
+#[command(after_help = "Example:\n  forebay reload --dry-run")]
+pub struct Reload {
+    #[command(flatten)]
+    control: Control,
+    /// Only print what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What the proxy answers.
+#[derive(Deserialize)]
+struct Told {
+    result: String,
+    changes: Vec<Change>,
+    pending: Vec<String>,
+    problems: Vec<String>,
+}
+
+impl Reload {
+    /// Asks the proxy.
+    pub fn run(self) -> ExitCode {
+        let asked = self
+            .control
+            .find()
+            .and_then(|proxy| ask(&proxy, self.dry_run));
+        asked.unwrap_or_else(|code| code)
+    }
+}
+
+fn ask(proxy: &Running, is_dry: bool) -> Result<ExitCode, ExitCode> {
+    let body = format!("{{\"dry_run\":{is_dry}}}");
+    let refusal = StatusCode::UNPROCESSABLE_ENTITY;
+    let answer = proxy.post_unless("/api/reload", body, refusal)?;
+    let told: Told = read(&answer)?;
+    proxy.show(&answer, |told: Told| tell(&told, is_dry))?;
+    Ok(match &*told.result {
+        "refused" => ExitCode::from(WRONG),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+fn tell(told: &Told, is_dry: bool) {
+    for change in &told.changes {
+        say(plain(&change.to_string()));
+    }
+    for key in &told.pending {
+        say(format_args!(
+            "! {key} needs a restart or forebay serve --upgrade; until then it stays as it was"
+        ));
+    }
+    match &*told.result {
+        "refused" => {
+            let lines = told.problems.iter().flat_map(|problem| problem.lines());
+            lines.for_each(|line| complain(plain(line)));
+            complain("Refused: the plan before stays in force.");
+        }
+        "unchanged" => say("Nothing changes."),
+        _ if is_dry => say("This would be taken over."),
+        _ => say("Taken over."),
+    }
+}

@@ -1,0 +1,400 @@
+//! Reading the configuration again, and taking over what it says, while requests are under way.
+//!
+//! Who asks is the file itself, SIGHUP or the admin side; all come to one desk, where those that come shortly after each
+//! other are one. The file is read off the data path. One mistake in it, and nothing changes: the plan before stays in
+//! force, and log, metric and admin side say so. Otherwise all changes together, for new requests; each request that is
+//! under way keeps the plan that it began with.
+//!
+//! Some keys can't change in a running process: where it listens, where it keeps its state. They are named, the rest is
+//! taken over, and they wait for a restart or for `forebay serve --upgrade`. One thing is refused, because to go on with it would break a promise: zones are numbered by
+//! their order in the file, and requests under way hold those numbers, so a name must not get another's.
+
+mod desk;
+mod rest;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::diagnostics;
+use super::notify::Notifier;
+use crate::admin::{Reload, ReloadResult, Reloaded};
+use crate::clock;
+use crate::config::diff::{self, Change};
+use crate::config::{self, Plan, Problems, dump};
+use crate::decide::Zones;
+use crate::kept;
+use crate::line::App;
+use crate::listener::Gate;
+use desk::Order;
+pub(super) use desk::{Desk, Orders};
+use rest::Rest;
+
+/// Time between two looks at the files. One that has not changed between two is written no more.
+const LOOK: Duration = Duration::from_millis(500);
+/// The plan in force, in the state folder, for people to look at. It is never read.
+const PLAN_FILE: &str = "plan.json";
+/// The admin side, as who asks.
+const ADMIN: &str = "admin";
+/// The most names of workers that a process knows, those of the past among them.
+const MOST_NAMES: usize = 4_096;
+
+/// What to do when zones would change places.
+const ZONES_WAY_OUT: &str = "\n    way out: keep the order of zones and write new ones behind them, or restart, or run forebay serve --upgrade";
+
+/// Looks a variable of the environment up.
+pub type Environment = fn(&str) -> Option<String>;
+
+/// Reads the configuration and takes it over.
+pub(super) struct Reloader {
+    app: Arc<App>,
+    gate: Arc<Gate>,
+    file: PathBuf,
+    env: Environment,
+    notifier: Arc<Notifier>,
+    /// The plan as the file said it at the start.
+    first: Plan,
+    /// The same of the one in force.
+    typed: Mutex<Plan>,
+    last: Mutex<Option<Reloaded>>,
+}
+
+/// A plan that could be taken over.
+struct Judged {
+    fresh: Plan,
+    /// What differs in it.
+    changes: Vec<Change>,
+    /// What of that needs a restart.
+    pending: Vec<&'static str>,
+}
+
+impl Reloader {
+    /// For this proxy, whose plan was read from there; `typed` is it as the file said it.
+    pub(super) fn new(
+        app: Arc<App>,
+        gate: Arc<Gate>,
+        (file, env, notifier): (PathBuf, Environment, Arc<Notifier>),
+        typed: Plan,
+    ) -> Arc<Self> {
+        let reloader = Reloader {
+            app,
+            gate,
+            file,
+            env,
+            notifier,
+            first: typed.clone(),
+            typed: Mutex::new(typed),
+            last: Mutex::default(),
+        };
+        reloader.keep_plan();
+        Arc::new(reloader)
+    }
+
+    /// What came of the last reload.
+    pub(super) fn last(&self) -> Option<Reloaded> {
+        self.last.lock().clone()
+    }
+
+    /// Follows the files and reads orders, for as long as the process lives.
+    pub(super) async fn run(self: Arc<Self>, mut orders: Orders) {
+        let mut rest = Rest::of(&self.typed.lock().files);
+        // What was written between the first reading and now is news.
+        let reloader = self.clone();
+        let mut is_due =
+            off_path(move || reloader.dry_run("start").result != ReloadResult::Unchanged)
+                .await
+                .unwrap_or_default();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let first = tokio::select! {
+                order = orders.next() => order,
+                _ = looks.tick() => {
+                    let Some((looked, is_news)) = off_path(move || {
+                        let is_news = rest.look();
+                        (rest, is_news)
+                    })
+                    .await
+                    else {
+                        return;
+                    };
+                    rest = looked;
+                    let is_file = std::mem::take(&mut is_due) || is_news;
+                    is_file.then_some(Order { by: "file", told: None })
+                }
+            };
+            let Some(first) = first else { continue };
+            let by = first.by;
+            let gathered = orders.gather(first).await;
+            let reloader = self.clone();
+            let Some((looked, reloaded)) = off_path(move || reloader.reload(by)).await else {
+                return;
+            };
+            rest = looked;
+            for told in gathered.into_iter().filter_map(|order| order.told) {
+                // Who has gone away meanwhile is not told.
+                let _ = told.send(reloaded.clone());
+            }
+        }
+    }
+
+    /// What would come of a reload.
+    pub(super) fn dry_run(&self, by: &'static str) -> Reloaded {
+        let typed = self.typed.lock();
+        let (_, judged) = self.judged(&typed);
+        match judged {
+            Ok(judged) => told(by, judged),
+            Err(problems) => refused(by, problems),
+        }
+    }
+
+    /// Reads the file and takes it over. Returns what it read as well, as it was before that.
+    fn reload(&self, by: &'static str) -> (Rest, Reloaded) {
+        let mut typed = self.typed.lock();
+        self.notifier.reloading();
+        let (rest, judged) = self.judged(&typed);
+        let reloaded = match judged {
+            Err(problems) => refused(by, problems),
+            Ok(judged) if judged.changes.is_empty() => told(by, judged),
+            Ok(judged) => match self.adopt(&judged.fresh) {
+                Ok(()) => {
+                    typed.clone_from(&judged.fresh);
+                    told(by, judged)
+                }
+                Err(problem) => refused(by, vec![problem]),
+            },
+        };
+        drop(typed);
+        if reloaded.result == ReloadResult::Ok {
+            self.keep_plan();
+        }
+        log(&reloaded);
+        let metrics = &self.app.observe.metrics;
+        metrics.reloaded(reloaded.result.label());
+        *self.last.lock() = Some(reloaded.clone());
+        self.notifier.ready();
+        (rest, reloaded)
+    }
+
+    /// What the file says now; or what is wrong with it.
+    fn judged(&self, typed: &Plan) -> (Rest, Result<Judged, Vec<String>>) {
+        let (rest, loaded) = self.read(typed);
+        let words = |problems: Problems| problems.iter().map(ToString::to_string).collect();
+        let judged = loaded.map_err(words).and_then(|fresh| {
+            if let Some(clash) = renumbered(typed, &fresh) {
+                let file = self.file.display();
+                return Err(vec![format!("{file}: region.zone: {clash}{ZONES_WAY_OUT}")]);
+            }
+            Ok(Judged {
+                changes: diff::changes(typed, &fresh),
+                pending: pending(&self.first, &fresh),
+                fresh,
+            })
+        });
+        (rest, judged)
+    }
+
+    /// Reads the file, and before that looks at all that it is made of, so that what is written meanwhile is news. What that is
+    /// is known only after it was read; so where there is something new, it is read once more.
+    fn read(&self, typed: &Plan) -> (Rest, Result<Plan, Problems>) {
+        let made_of = |loaded: &Result<Plan, Problems>| match loaded {
+            Ok(plan) => plan.files.clone(),
+            Err(problems) => {
+                let wrong = problems.iter().map(|problem| problem.file.clone());
+                typed.files.iter().cloned().chain(wrong).collect()
+            }
+        };
+        let rest = Rest::of(&typed.files);
+        let loaded = config::load(&self.file, &self.env);
+        let files: Vec<_> = made_of(&loaded);
+        if rest.covers(&files) {
+            return (rest, loaded);
+        }
+        (Rest::of(&files), config::load(&self.file, &self.env))
+    }
+
+    /// Takes a plan over, but for what needs a restart.
+    fn adopt(&self, fresh: &Plan) -> Result<(), String> {
+        let app = &self.app;
+        let running = app.plan.load_full();
+        let mut plan = as_possible(fresh, &running);
+        let stations = app.fleet.stations();
+        let known: Vec<_> = stations.iter().map(|one| one.plan.name.clone()).collect();
+        let names = plan.seat(&known);
+        if names.len() > MOST_NAMES {
+            return Err(format!(
+                "worker: this process has known {} names of workers, and can't know more than {MOST_NAMES}\n    way out: restart, or run forebay serve --upgrade",
+                known.len()
+            ));
+        }
+        let replanned = app.admission.replan(&plan);
+        replanned.map_err(|error| format!("tenant: its metrics can't be made: {error}"))?;
+        app.observe.replan(&plan.log, names);
+        diagnostics::set_level(plan.log.level);
+        app.intake.replan(&plan.limits);
+        self.gate.replan(&plan.limits);
+        // Workers first: a route of the new plan may lead to a new one.
+        app.fleet.reseat(&plan);
+        app.plan.store(Arc::new(plan));
+        Ok(())
+    }
+
+    /// Leaves the plan in force where people can look at it.
+    fn keep_plan(&self) {
+        let plan = self.app.plan.load();
+        let text: sonic_rs::Value = sonic_rs::from_str(&dump::json(&plan)).unwrap_or_default();
+        if let Err(error) = kept::write(&plan.state, PLAN_FILE, &text) {
+            tracing::warn!("{PLAN_FILE} can't be written: {error}");
+        }
+    }
+}
+
+/// Does what may wait for a disk; nobody else waits for it. `None` when the process ends.
+async fn off_path<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(what).await.ok()
+}
+
+/// What a plan says, as far as a running process can follow.
+fn as_possible(fresh: &Plan, running: &Plan) -> Plan {
+    let mut plan = fresh.clone();
+    plan.state.clone_from(&running.state);
+    plan.currency = running.currency.or(fresh.currency);
+    plan.listen.http.clone_from(&running.listen.http);
+    plan.listen.admin = running.listen.admin;
+    plan.admin_token.clone_from(&running.admin_token);
+    plan.log.access.clone_from(&running.log.access);
+    plan
+}
+
+/// The keys in which a plan differs that a running process can't follow.
+fn pending(first: &Plan, fresh: &Plan) -> Vec<&'static str> {
+    let other_currency = first.currency.is_some() && first.currency != fresh.currency;
+    let differ = [
+        ("state", first.state != fresh.state),
+        ("currency", other_currency),
+        ("listen.http", first.listen.http != fresh.listen.http),
+        ("listen.admin", first.listen.admin != fresh.listen.admin),
+        ("admin.token", first.admin_token != fresh.admin_token),
+        ("log.access", first.log.access != fresh.log.access),
+    ];
+    let differ = differ.into_iter().filter(|(_, differs)| *differs);
+    differ.map(|(key, _)| key).collect()
+}
+
+/// A zone whose number is another's in the next plan, in words.
+fn renumbered(before: &Plan, after: &Plan) -> Option<String> {
+    let zones = |plan: &Plan| -> Vec<(Arc<str>, Zones)> {
+        let zones = plan
+            .regions
+            .iter()
+            .filter_map(|region| region.zone.as_ref());
+        zones.map(|zone| (zone.name.clone(), zone.alone)).collect()
+    };
+    let after = zones(after);
+    let clash = |(name, number): &(Arc<str>, Zones)| {
+        let mut others = after.iter();
+        let other = others.find(|(other, theirs)| (other == name) != (theirs == number))?;
+        Some(format!(
+            "the zones {name} and {} would change places, to which requests under way are bound",
+            other.0
+        ))
+    };
+    zones(before).iter().find_map(clash)
+}
+
+fn told(by: &'static str, judged: Judged) -> Reloaded {
+    Reloaded {
+        result: if judged.changes.is_empty() {
+            ReloadResult::Unchanged
+        } else {
+            ReloadResult::Ok
+        },
+        by,
+        time: clock::wall(),
+        changes: judged.changes,
+        pending: judged.pending,
+        problems: Vec::new(),
+    }
+}
+
+fn refused(by: &'static str, problems: Vec<String>) -> Reloaded {
+    Reloaded {
+        result: ReloadResult::Refused,
+        by,
+        time: clock::wall(),
+        changes: Vec::new(),
+        pending: Vec::new(),
+        problems,
+    }
+}
+
+fn log(reloaded: &Reloaded) {
+    let by = reloaded.by;
+    match reloaded.result {
+        ReloadResult::Refused => {
+            let count = reloaded.problems.len();
+            tracing::error!(
+                by,
+                count,
+                "the configuration is refused, the plan before stays in force"
+            );
+            for problem in &reloaded.problems {
+                tracing::error!("{problem}");
+            }
+        }
+        ReloadResult::Unchanged => tracing::info!(by, "the configuration says what it said before"),
+        ReloadResult::Ok => {
+            let count = reloaded.changes.len();
+            tracing::warn!(by, count, "the configuration is taken over");
+            for change in &reloaded.changes {
+                tracing::info!("{change}");
+            }
+        }
+    }
+    for key in &reloaded.pending {
+        tracing::warn!(
+            key,
+            "needs a restart or forebay serve --upgrade; what was in force stays so until then"
+        );
+    }
+}
+
+/// The admin side's way here.
+pub(super) fn sight(reloader: Arc<Reloader>, desk: Desk) -> Box<Reload> {
+    Box::new(move |is_dry| {
+        let (reloader, desk) = (reloader.clone(), desk.clone());
+        Box::pin(async move {
+            let reloaded = if is_dry {
+                off_path(move || reloader.dry_run(ADMIN)).await
+            } else {
+                desk.answer(ADMIN).await
+            };
+            reloaded.unwrap_or_else(|| refused(ADMIN, vec!["the proxy is stopping".to_owned()]))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn zones_that_would_change_places_are_told() {
+        let plan = |zones: &[&str]| {
+            let mut text = "state = \"unused\"\n".to_owned();
+            for (number, zone) in zones.iter().enumerate() {
+                text += &format!("[[region]]\nname = \"r{number}\"\nzone = \"{zone}\"\n");
+            }
+            text += "[[worker]]\nname = \"w\"\nurl = \"http://127.0.0.1:1\"\n";
+            config::parse(&text, Path::new("test.toml"), &|_| None).unwrap()
+        };
+        let clash = |after: &[&str]| renumbered(&plan(&["eu", "us"]), &plan(after)).is_some();
+        assert!(clash(&["us", "eu"]) && clash(&["us"]) && clash(&["eu", "asia"]));
+        assert!(!clash(&["eu", "us", "asia"]) && !clash(&["eu"]) && !clash(&[]));
+    }
+}

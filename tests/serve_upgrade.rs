@@ -1,0 +1,173 @@
+//! Another process takes over: the real binary twice, on one configuration and state.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::process::Command;
+use std::time::Duration;
+
+use support::client::{Answer, Client, request};
+use support::engine::Engine;
+use support::engine::knobs::Knobs;
+use support::expect_soon;
+use support::load::Load;
+use support::prompt::{CHAT, chat, said, stream};
+use support::proxy::{Proxy, TOKEN};
+
+/// One proxy hands over to another, which serves now.
+#[track_caller]
+fn swap(running: &Proxy) -> Proxy {
+    let successor = running.successor();
+    running.signal("QUIT");
+    expect_soon("the successor serves", || {
+        running.serving_pid() == successor.pid() && running.stderr().contains("handed over")
+    });
+    successor
+}
+
+/// A stream of so many tokens, whose head has come.
+fn streaming(proxy: &Proxy, tokens: usize) -> (Client, Answer) {
+    let mut client = proxy.connect();
+    let body = stream("on and on", tokens);
+    client.send(&request("POST", CHAT, &[], body.as_bytes()));
+    let head = client.head();
+    (client, head)
+}
+
+#[test]
+fn p12_five_swaps_under_load_lose_nothing() {
+    const REQUESTS: usize = 4_500;
+    let engine = Engine::start();
+    let first = Proxy::before(&engine);
+    let mut proxies: Vec<Proxy> = Vec::new();
+    let load = Load {
+        clients: 8,
+        requests: REQUESTS,
+        rate: Some(300.0),
+        path: CHAT,
+        body: &chat("hello"),
+    };
+    let ended = load.send(&first, |running| {
+        for turn in 1..=5 {
+            expect_soon("the load goes on", || running.count() >= 100 * turn);
+            let successor = swap(proxies.last().unwrap_or(&first));
+            proxies.push(successor);
+        }
+    });
+    proxies.insert(0, first);
+    let lost: Vec<_> = ended.iter().filter(|one| !one.is_good()).collect();
+    assert!(lost.is_empty() && ended.len() == REQUESTS, "{lost:?}");
+    for proxy in &proxies[..5] {
+        let status = proxy.wait_exit(Duration::from_secs(20));
+        assert!(status.success(), "{}", proxy.stderr());
+    }
+    assert!(!proxies[5].has_ended() && proxies[5].is_ready());
+    let served = proxies.iter().map(|proxy| proxy.log().len());
+    assert!(
+        served.clone().all(|count| count > 0),
+        "{:?}",
+        served.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_stream_outlives_the_swap_and_what_was_learned_is_taken_along() {
+    let engine = Engine::with(Knobs {
+        decode: 0.05,
+        ..Knobs::default()
+    });
+    let old = Proxy::before(&engine);
+    for _ in 0..3 {
+        old.chat(&chat("hello"));
+    }
+    let (mut client, mut answer) = streaming(&old, 80);
+    let new = swap(&old);
+    expect_soon("what was learned is known", || {
+        new.worker("w")["prefill"].is_object()
+    });
+    assert_eq!(new.chat(&chat("hello")).status, 200);
+    assert!(!old.has_ended(), "a stream runs");
+    client.finish(&mut answer);
+    assert!(answer.complete && said(answer.text()).split_whitespace().count() >= 80);
+    let status = old.wait_exit(Duration::from_secs(20));
+    assert!(status.success());
+    let state = old.folder().join("state");
+    assert!(!state.join("upgrade.sock").exists() && !state.join("upgrade").exists());
+}
+
+#[test]
+fn a_stream_is_cut_when_drain_is_over() {
+    let engine = Engine::with(Knobs {
+        decode: 0.05,
+        ..Knobs::default()
+    });
+    let old = Proxy::setup()
+        .top("drain = \"3s\"")
+        .worker("w", &engine)
+        .start();
+    let (mut client, mut answer) = streaming(&old, 4_000);
+    let _new = swap(&old);
+    let status = old.wait_exit(Duration::from_secs(20));
+    assert!(
+        status.success() && old.stderr().contains("drain = 3s is over"),
+        "{}",
+        old.stderr()
+    );
+    client.finish(&mut answer);
+    assert!(!answer.complete);
+}
+
+#[test]
+fn sigquit_without_a_successor_is_refused() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    proxy.signal("QUIT");
+    expect_soon("it is refused", || {
+        proxy
+            .stderr()
+            .contains("SIGQUIT refused: no successor waits")
+    });
+    assert_eq!(proxy.chat(&chat("here")).status, 200);
+}
+
+#[test]
+fn a_successor_that_is_stopped_leaves_everything_as_it_was() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let successor = proxy.successor();
+    successor.signal("TERM");
+    let status = successor.wait_exit(Duration::from_secs(10));
+    assert!(status.success());
+    assert!(!proxy.folder().join("state/upgrade.sock").exists());
+    assert_eq!(proxy.serving_pid(), proxy.pid());
+    proxy.signal("QUIT");
+    expect_soon("it is refused", || {
+        proxy.stderr().contains("SIGQUIT refused")
+    });
+    assert_eq!(proxy.chat(&chat("here")).status, 200);
+    let third = swap(&proxy);
+    assert_eq!(third.chat(&chat("there")).status, 200);
+}
+
+#[test]
+fn a_port_in_use_is_told_with_who_has_it() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["serve", "--config"])
+        .arg(proxy.folder().join("forebay.toml"))
+        .env("FOREBAY_ADMIN_TOKEN", TOKEN)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let (port, pid) = (proxy.address().port(), proxy.pid());
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!("port {port} is in use by forebay (pid {pid})");
+    assert!(told.contains(&expected), "{told}");
+    assert_eq!(proxy.serving_pid(), pid);
+}
