@@ -7,6 +7,7 @@
 //! lets through and we don't (a missing or doubled Host, CONNECT, odd targets) is refused by the line with a reason.
 
 mod guard;
+mod tls;
 mod upload;
 
 use std::convert::Infallible;
@@ -23,6 +24,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{Notify, watch};
 
@@ -55,6 +57,16 @@ pub enum Plane {
     Client(Arc<App>),
     /// To the admin room.
     Admin(Arc<Admin>),
+}
+
+impl Plane {
+    /// What clients are shown there, if it speaks TLS.
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        match self {
+            Plane::Client(app) => Some(app.plan.load().listen.tls.as_ref()?.config.clone()),
+            Plane::Admin(_) => None,
+        }
+    }
 }
 
 /// What all listeners of a process share: the limits and the count of open connections.
@@ -163,6 +175,48 @@ where
 {
     let inside = gate.enter();
     let mut told = Told(gate.phase.subscribe());
+    let Some(config) = plane.tls() else {
+        converse(
+            io,
+            |http2| Client::new(peer, http2, false),
+            plane,
+            &gate,
+            told,
+        )
+        .await;
+        return;
+    };
+    let shaken = tokio::select! {
+        biased;
+        shaken = tls::shake_hands(io, config, gate.limits.header_timeout) => shaken,
+        () = told.to(Phase::Draining) => return,
+    };
+    match shaken {
+        Some(io) => {
+            converse(
+                io,
+                |http2| Client::new(peer, http2, true),
+                plane,
+                &gate,
+                told,
+            )
+            .await
+        }
+        None => gate.observe.connection_refused("tls"),
+    }
+    drop(inside);
+}
+
+/// Finds out which HTTP is spoken, and speaks it.
+async fn converse<IO>(
+    io: IO,
+    client: impl Fn(bool) -> Client,
+    plane: Plane,
+    gate: &Gate,
+    mut told: Told,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let pulse = Pulse::new(gate.clock, gate.limits.header_timeout, gate.limits.idle);
     let mut io = Guarded::new(io, pulse.clone());
     let spoken = tokio::select! {
@@ -171,17 +225,16 @@ where
         () = told.to(Phase::Draining) => Spoken::Nothing,
     };
     let seat = |http2| Seat {
-        client: Client::new(peer, http2),
+        client: client(http2),
         plane,
         pulse: pulse.clone(),
     };
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
         Spoken::Nothing => {}
-        Spoken::Http1 => serve_http1(io, seat(false), &gate, told).await,
-        Spoken::Http2 => serve_http2(io, seat(true), &gate, told).await,
+        Spoken::Http1 => serve_http1(io, seat(false), gate, told).await,
+        Spoken::Http2 => serve_http2(io, seat(true), gate, told).await,
     }
-    drop(inside);
 }
 
 enum Spoken {

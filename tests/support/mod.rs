@@ -16,6 +16,7 @@ pub mod proxy;
 pub mod queue;
 pub mod refusal;
 pub mod tenant;
+pub mod tls;
 
 use std::time::Duration;
 
