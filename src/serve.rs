@@ -16,6 +16,7 @@ mod holder;
 mod line;
 mod notify;
 mod panics;
+mod ports;
 mod reload;
 mod signals;
 mod status;
@@ -38,7 +39,6 @@ use pingora_core::server::configuration::{Opt, ServerConf};
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::background::background_service;
 use pingora_core::services::listening::Service;
-use socket2::{Domain, Socket, Type};
 
 use crate::admin::address::{ADMIN_FILE, AdminAddress};
 use crate::admin::{Admin, Sights, token};
@@ -133,7 +133,7 @@ fn begin(start: Start) -> Result<(), StartError> {
         None
     };
     let inherited = successor.as_ref().map(|one| &*one.inherited);
-    let plan = settled(plan, inherited.unwrap_or_default())?;
+    let plan = ports::settled(plan, inherited.unwrap_or_default())?;
     make_folder(&plan.state)?;
     let source = token::resolve(env(token::VARIABLE), plan.admin_token.as_ref(), &plan.state)
         .map_err(|error| StartError(format!("the admin token can't be had: {error}")))?;
@@ -344,40 +344,6 @@ fn conf(plan: &Plan) -> ServerConf {
 
 fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
-}
-
-/// The plan with addresses that can be had: those that are inherited, and others that are free. Port 0 has become a free
-/// one, which everybody is told.
-fn settled(mut plan: Plan, inherited: &[SocketAddr]) -> Result<Plan, StartError> {
-    for address in plan.listen.http.iter_mut().chain([&mut plan.listen.admin]) {
-        if !inherited.contains(address) {
-            *address = probe_bind(*address)?;
-        }
-    }
-    Ok(plan)
-}
-
-/// Binds and lets go, so that an address that can't be had is an error and not a panic later. It does not listen:
-/// whoever connected in that moment would be thrown out again.
-fn probe_bind(address: SocketAddr) -> Result<SocketAddr, StartError> {
-    let bound = Socket::new(Domain::for_address(address), Type::STREAM, None).and_then(|socket| {
-        // As the listener will: a port that is only waiting for its last connections to fade is not in use.
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.local_addr()
-    });
-    match bound {
-        Ok(bound) => Ok(bound.as_socket().unwrap_or(address)),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let port = address.port();
-            let holder = holder::of_port(port).map(|holder| format!(" by {holder}"));
-            Err(StartError(format!(
-                "port {port} is in use{} ({address}); stop who has it or change [listen]",
-                holder.unwrap_or_default()
-            )))
-        }
-        Err(error) => Err(StartError(format!("can't listen on {address}: {error}"))),
-    }
 }
 
 /// Where the admin side listens, for the verbs that ask it.

@@ -18,6 +18,7 @@ use support::engine::knobs::{Canned, Dialect, Failure, Knobs};
 use support::expect_soon;
 use support::proxy::Proxy;
 use support::tenant::tenant;
+use support::tls::Authority;
 
 /// Where the repository is.
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
@@ -50,12 +51,20 @@ fn content(script: &str, proxy: &Proxy) {
 /// Runs a script that is given keys.
 #[track_caller]
 fn content_with(script: &str, proxy: &Proxy, keys: &[&str]) {
-    let output = Command::new(python())
-        .arg(format!("{REPOSITORY}/tests/clients/{script}"))
-        .arg(format!("http://{}", proxy.address()))
-        .args(keys)
-        .output()
-        .unwrap();
+    let url = format!("http://{}", proxy.address());
+    passes(
+        script,
+        Command::new(python()).arg(path(script)).arg(url).args(keys),
+    );
+}
+
+fn path(script: &str) -> String {
+    format!("{REPOSITORY}/tests/clients/{script}")
+}
+
+#[track_caller]
+fn passes(script: &str, command: &mut Command) {
+    let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "{said}");
@@ -89,6 +98,21 @@ fn the_openai_client_sends_sound() {
 #[test]
 fn openai_is_content() {
     content("openai_client.py", &Proxy::before(&Engine::start()));
+}
+
+#[test]
+fn openai_is_content_within_tls() {
+    let (authority, worker) = (Authority::new(), Engine::start());
+    let files = authority.issue("127.0.0.1");
+    let proxy = Proxy::setup()
+        .listen(&format!("tls = {{ {} }}", files.table()))
+        .worker("w", &worker)
+        .start();
+    let script = "openai_client.py";
+    let mut command = Command::new(python());
+    let url = format!("https://{}", proxy.address());
+    let command = command.arg(path(script)).arg(url);
+    passes(script, command.env("SSL_CERT_FILE", authority.ca()));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! values of headers, which may be secrets too. The text is put together by hand because a JSON tree would lose the
 //! order; every string in it is escaped by the JSON library.
 
+mod tls;
 mod worker;
 
 use std::fmt::Display;
@@ -17,6 +18,7 @@ use super::words::Choice;
 use crate::clock;
 use crate::decide::{Quotas, RegionId};
 use crate::units::{Seconds, WorkerId};
+use tls::show_tls;
 use worker::show_worker;
 
 const HIDDEN: &str = "***";
@@ -84,6 +86,7 @@ fn show_listen(listen: &Listen, regions: &[RegionPlan]) -> String {
         trusted_proxies,
         region,
         geoip,
+        tls,
     } = listen;
     let geoip = geoip.as_ref().map(|geoip| text(geoip.path().display()));
     object(&[
@@ -92,6 +95,7 @@ fn show_listen(listen: &Listen, regions: &[RegionPlan]) -> String {
         ("trusted_proxies", list(trusted_proxies.iter().map(text))),
         ("region", region_name(*region, regions)),
         ("geoip", or_null(geoip)),
+        ("tls", or_null(tls.as_ref().map(|tls| show_tls(tls)))),
     ])
 }
 

@@ -18,10 +18,9 @@ const LATER: &[(&str, &[&str])] = &[
         ],
     ),
     ("tenant", &["callback_hosts"]),
-    ("listen", &["tls"]),
     ("limits", &["body_rate", "connections_per_address"]),
     ("machine", &["tariff", "hours", "wake"]),
-    ("worker", &["grpc_url", "kv_events", "ca"]),
+    ("worker", &["grpc_url", "kv_events"]),
 ];
 
 /// Keys of nginx's `server` lines, with what to write here.

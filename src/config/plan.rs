@@ -14,6 +14,7 @@ mod queue;
 pub mod region;
 mod seat;
 mod tenant;
+mod tls;
 mod worker;
 
 use std::net::SocketAddr;
@@ -35,6 +36,7 @@ pub use machine::MachinePlan;
 pub use queue::{ClassPlan, QueuePlan};
 pub use region::{Country, RegionPlan, Zone, ZonesPlan};
 pub use tenant::{KeyPlan, TenantPlan};
+pub use tls::{CertFile, ClientTls, Identity, ServerTls};
 pub use worker::{Engine, ModelAlias, Models, ProbePlan, TestPlan, WorkerPlan};
 
 /// Everything the proxy does, as configured.
@@ -111,6 +113,8 @@ pub struct Listen {
     pub region: Option<RegionId>,
     /// What tells an address's country.
     pub geoip: Option<Arc<GeoIp>>,
+    /// What clients are shown; without it nothing is encrypted.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// Bounds on what a client sends.
@@ -226,6 +230,8 @@ pub struct Origin {
     pub base: String,
     /// `host:port` as the `Host` header says it: brackets around IPv6, no default port.
     pub authority: String,
+    /// Whom it is believed to be, where TLS is spoken.
+    pub tls: Option<Arc<ClientTls>>,
 }
 
 impl Origin {
@@ -240,7 +246,7 @@ impl Origin {
             PathAndQuery::try_from(format!("{}{target}", self.base))?
         };
         match self.protocol {
-            Protocol::Http1 => Ok(http::Uri::from(target)),
+            Protocol::Http1 | Protocol::Https => Ok(http::Uri::from(target)),
             Protocol::H2c => http::Uri::builder()
                 .scheme(http::uri::Scheme::HTTP)
                 .authority(self.authority.as_str())
@@ -255,6 +261,8 @@ impl Origin {
 pub enum Protocol {
     /// HTTP/1.1 in the clear (`http://`).
     Http1,
+    /// HTTP/1.1 within TLS (`https://`).
+    Https,
     /// HTTP/2 in the clear by prior knowledge (`h2c://`).
     H2c,
 }

@@ -78,8 +78,11 @@ impl Choice for Engine {
 }
 
 impl Choice for Protocol {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("http", Protocol::Http1), ("h2c", Protocol::H2c)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("http", Protocol::Http1),
+        ("https", Protocol::Https),
+        ("h2c", Protocol::H2c),
+    ];
 }
 
 impl Choice for Repeat {

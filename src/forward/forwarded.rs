@@ -43,7 +43,8 @@ pub(super) fn tell(headers: &mut HeaderMap, errand: &Errand<'_>) {
         headers.insert(X_FORWARDED_FOR, whole.unwrap_or_else(|| address.clone()));
     }
     if !headers.contains_key(X_FORWARDED_PROTO) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+        let scheme = if errand.client.tls { "https" } else { "http" };
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
     }
 }
 

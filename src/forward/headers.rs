@@ -147,7 +147,7 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
     }
     forwarded::tell(&mut headers, errand);
     headers.insert(X_REQUEST_ID, id.clone());
-    if worker.origin.protocol == Protocol::Http1
+    if worker.origin.protocol != Protocol::H2c
         && let Ok(host) = HeaderValue::from_str(&worker.origin.authority)
     {
         headers.insert(HOST, host);

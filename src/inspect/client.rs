@@ -28,17 +28,20 @@ pub struct Client {
     pub address: Option<HeaderValue>,
     /// Whether HTTP/2 is spoken.
     pub http2: bool,
+    /// Whether it is spoken within TLS.
+    pub tls: bool,
 }
 
 impl Client {
     /// Who is at the other end.
     #[must_use]
-    pub fn new(peer: Option<IpAddr>, http2: bool) -> Self {
+    pub fn new(peer: Option<IpAddr>, http2: bool, tls: bool) -> Self {
         let peer = peer.map(|peer| peer.to_canonical());
         Client {
             peer,
             address: peer.and_then(|peer| HeaderValue::from_str(&peer.to_string()).ok()),
             http2,
+            tls,
         }
     }
 
@@ -120,7 +123,7 @@ mod tests {
     }
 
     fn region(peer: &str, headers: &[(&'static str, &str)], listen: &str) -> Option<u16> {
-        let client = Client::new(peer.parse().ok(), false);
+        let client = Client::new(peer.parse().ok(), false, false);
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());

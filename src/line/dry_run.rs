@@ -45,7 +45,7 @@ impl App {
             bytes: body.len() as u64,
             ..Claim::default()
         };
-        let from = Client::new(None, false).region(&head.headers, &plan);
+        let from = Client::new(None, false, false).region(&head.headers, &plan);
         let ask = Ask {
             zones: within(&way, None),
             ..ask(&facts, &way, from, None, claim)

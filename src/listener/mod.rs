@@ -6,17 +6,18 @@
 //! hyper reads heads. One that it can't read gets hyper's bare 400, 414 or 431 (or a close) and is counted here; what it
 //! lets through and we don't (a missing or doubled Host, CONNECT, odd targets) is refused by the line with a reason.
 
+mod gate;
 mod guard;
+mod tls;
 mod upload;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response};
@@ -25,19 +26,18 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::{Notify, watch};
 
+pub use self::gate::Gate;
+use self::gate::{Phase, Told};
 use self::guard::{Answering, Guarded, Pulse};
 use self::upload::Upload;
 use crate::admin::Admin;
 use crate::admission::Intake;
-use crate::clock::Clock;
-use crate::config::plan::Limits;
 use crate::forward::relay::Relay;
 use crate::inspect::Client;
 use crate::line::{self, App};
-use crate::observe::Observe;
 
 /// What an HTTP/2 client says first (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -59,124 +59,12 @@ pub enum Plane {
     Admin(Arc<Admin>),
 }
 
-/// What all listeners of a process share: the limits and the count of open connections.
-pub struct Gate {
-    clock: Clock,
-    limits: ArcSwap<Limits>,
-    observe: Arc<Observe>,
-    open: AtomicUsize,
-    /// Whether anybody has come in yet.
-    visited: AtomicBool,
-    /// Whether answers ask their clients to come back on another connection.
-    parting: AtomicBool,
-    emptied: Notify,
-    closed: watch::Sender<bool>,
-    phase: watch::Sender<Phase>,
-}
-
-impl Gate {
-    /// A gate through which nothing has come yet.
-    #[must_use]
-    pub fn new(clock: Clock, limits: Limits, observe: Arc<Observe>) -> Self {
-        Gate {
-            clock,
-            limits: ArcSwap::from_pointee(limits),
-            observe,
-            open: AtomicUsize::new(0),
-            visited: AtomicBool::new(false),
-            parting: AtomicBool::new(false),
-            emptied: Notify::new(),
-            closed: watch::Sender::new(false),
-            phase: watch::Sender::new(Phase::Serving),
-        }
-    }
-
-    /// Other limits from here on, for connections that are opened then.
-    pub fn replan(&self, limits: &Limits) {
-        self.limits.store(Arc::new(limits.clone()));
-    }
-
-    /// Connections open now.
-    #[must_use]
-    pub fn open(&self) -> usize {
-        self.open.load(Ordering::Acquire)
-    }
-
-    /// The listeners accept nothing any more.
-    pub fn close(&self) {
-        self.closed.send_replace(true);
-    }
-
-    /// Waits until the listeners are closed and no connection is open.
-    pub async fn emptied(&self) {
-        // The gate holds the sender, so the wait can't fail.
-        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
-        loop {
-            let notified = self.emptied.notified();
-            if self.open() == 0 {
-                return;
-            }
-            notified.await;
-        }
-    }
-
-    /// Whether this process has accepted a connection.
-    #[must_use]
-    pub fn was_visited(&self) -> bool {
-        self.visited.load(Ordering::Acquire)
-    }
-
-    /// From here on each answer closes its connection, and none is closed without one: a client of HTTP/1.1 whose
-    /// request crosses the closing of an idle connection can't know whether it was read.
-    pub fn part(&self) {
-        self.parting.store(true, Ordering::Release);
-    }
-
-    /// From here on each connection answers the request at hand and no other.
-    pub fn drain(&self) {
-        self.phase.send_replace(Phase::Draining);
-    }
-
-    /// Drops every connection where it stands; what it was answering ends with it.
-    pub fn cut(&self) {
-        self.phase.send_replace(Phase::Cut);
-    }
-
-    fn enter(self: &Arc<Self>) -> Inside {
-        self.open.fetch_add(1, Ordering::AcqRel);
-        self.visited.store(true, Ordering::Release);
-        self.observe.metrics.connection_opened();
-        Inside(self.clone())
-    }
-}
-
-/// How the process stands to its connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Serving,
-    Draining,
-    Cut,
-}
-
-/// A connection's view of the phase.
-struct Told(watch::Receiver<Phase>);
-
-impl Told {
-    /// Waits until the process has come to this phase.
-    async fn to(&mut self, phase: Phase) {
-        // The sender is the gate; when it is gone, so are we.
-        let _ = self.0.wait_for(|now| *now >= phase).await;
-    }
-}
-
-/// A connection that counts as open until this is dropped.
-struct Inside(Arc<Gate>);
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        self.0.observe.metrics.connection_closed();
-        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.emptied.notify_waiters();
+impl Plane {
+    /// What clients are shown there, if it speaks TLS.
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        match self {
+            Plane::Client(app) => Some(app.plan.load().listen.tls.as_ref()?.config.clone()),
+            Plane::Admin(_) => None,
         }
     }
 }
@@ -188,7 +76,49 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let inside = gate.enter();
-    let mut told = Told(gate.phase.subscribe());
+    let mut told = gate.told();
+    let Some(config) = plane.tls() else {
+        converse(
+            io,
+            |http2| Client::new(peer, http2, false),
+            plane,
+            &gate,
+            told,
+        )
+        .await;
+        return;
+    };
+    let shaken = tokio::select! {
+        biased;
+        shaken = tls::shake_hands(io, config, gate.limits.load().header_timeout) => shaken,
+        () = told.to(Phase::Draining) => return,
+    };
+    match shaken {
+        Some(io) => {
+            converse(
+                io,
+                |http2| Client::new(peer, http2, true),
+                plane,
+                &gate,
+                told,
+            )
+            .await
+        }
+        None => gate.observe.connection_refused("tls"),
+    }
+    drop(inside);
+}
+
+/// Finds out which HTTP is spoken, and speaks it.
+async fn converse<IO>(
+    io: IO,
+    client: impl Fn(bool) -> Client,
+    plane: Plane,
+    gate: &Arc<Gate>,
+    mut told: Told,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let limits = gate.limits.load_full();
     let pulse = Pulse::new(gate.clock, limits.header_timeout, limits.idle);
     let mut io = Guarded::new(io, pulse.clone());
@@ -198,7 +128,7 @@ where
         () = told.to(Phase::Draining) => Spoken::Nothing,
     };
     let seat = |http2| Seat {
-        client: Client::new(peer, http2),
+        client: client(http2),
         plane,
         gate: gate.clone(),
         pulse: pulse.clone(),
@@ -206,10 +136,9 @@ where
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
         Spoken::Nothing => {}
-        Spoken::Http1 => serve_http1(io, seat(false), &gate, told).await,
-        Spoken::Http2 => serve_http2(io, seat(true), &gate, told).await,
+        Spoken::Http1 => serve_http1(io, seat(false), gate, told).await,
+        Spoken::Http2 => serve_http2(io, seat(true), gate, told).await,
     }
-    drop(inside);
 }
 
 enum Spoken {

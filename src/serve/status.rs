@@ -4,7 +4,7 @@ use super::line;
 use crate::admin::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
-use crate::config::plan::{Origin, Protocol, WorkerPlan};
+use crate::config::plan::{Origin, WorkerPlan};
 use crate::decide::{ByHand, Learned, LoraView, Override, ResidentsView, Said, WorkerView};
 use crate::line::App;
 use crate::units::{ModelName, Seconds};
@@ -162,9 +162,6 @@ fn line(learned: Learned) -> Option<(f64, f64)> {
 }
 
 fn url(origin: &Origin) -> String {
-    let scheme = match origin.protocol {
-        Protocol::Http1 => "http",
-        Protocol::H2c => "h2c",
-    };
+    let scheme = origin.protocol.word();
     format!("{scheme}://{}{}", origin.authority, origin.base)
 }

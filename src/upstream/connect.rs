@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
+use hyper::rt::{Read, Write};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::Loss;
 use super::names::Addresses;
@@ -77,15 +81,20 @@ impl Connector {
 
     /// A connection that is ready for its first request.
     pub(super) async fn open(&self, limit: Seconds) -> Result<Sender, Loss> {
+        let began = self.clock.now();
         let stream = self.tcp(limit).await?;
         match self.origin.protocol {
             Protocol::Http1 => {
                 let (wire, tag) = Wire::new(stream);
-                let (sender, connection) = http1::handshake(TokioIo::new(wire))
-                    .await
-                    .map_err(|error| lost(&error))?;
-                run(connection);
-                Ok(Sender::Http1(Http1 { sender, tag }))
+                http1(TokioIo::new(wire), tag).await
+            }
+            Protocol::Https => {
+                let (wire, tag) = Wire::new(stream);
+                let left = began + limit - self.clock.now();
+                let shaken = timeout(left.to_duration(), self.tls(wire)).await;
+                let passed = self.clock.now() - began;
+                let wire = shaken.map_err(|_| Loss::ConnectTimeout { limit, passed })??;
+                http1(TokioIo::new(wire), tag).await
             }
             Protocol::H2c => {
                 let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -99,6 +108,28 @@ impl Connector {
             }
         }
     }
+}
+
+impl Connector {
+    /// The same connection within TLS, if the worker is whom it should be.
+    async fn tls(&self, wire: Wire) -> Result<TlsStream<Wire>, Loss> {
+        let refused = |cause: &dyn std::fmt::Display| Loss::Refused(format!("TLS: {cause}"));
+        let trust = self.origin.tls.as_ref();
+        let trust = trust.ok_or_else(|| refused(&"nobody is trusted"))?;
+        let name = ServerName::try_from(self.origin.host.clone());
+        let name = name.map_err(|error| refused(&error))?;
+        let shaken = TlsConnector::from(trust.config.clone()).connect(name, wire);
+        shaken.await.map_err(|error| refused(&error))
+    }
+}
+
+async fn http1<IO>(io: IO, tag: Tag) -> Result<Sender, Loss>
+where
+    IO: Read + Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(io).await.map_err(|error| lost(&error))?;
+    run(connection);
+    Ok(Sender::Http1(Http1 { sender, tag }))
 }
 
 #[expect(

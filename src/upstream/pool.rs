@@ -143,7 +143,7 @@ impl Upstream {
         resend: &mut Resend,
     ) -> Result<Sent, Loss> {
         match self.connector.origin.protocol {
-            Protocol::Http1 => self.send_http1(draft, connect, resend).await,
+            Protocol::Http1 | Protocol::Https => self.send_http1(draft, connect, resend).await,
             Protocol::H2c => self.send_http2(draft, connect, resend).await,
         }
     }

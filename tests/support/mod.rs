@@ -19,6 +19,7 @@ pub mod queue;
 pub mod refusal;
 pub mod relay;
 pub mod tenant;
+pub mod tls;
 
 use std::time::Duration;
 

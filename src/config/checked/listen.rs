@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::{network, region};
+use super::{network, region, tls};
 use crate::config::plan::{GeoIp, Listen};
 use crate::config::typed::{Section, Value};
 
@@ -28,6 +28,8 @@ pub fn listen(section: &Section<'_>, known: &Known<'_>) -> Option<Listen> {
     let geoip = section.given("geoip");
     let geoip = geoip.and_then(|value| self::geoip(&value, known.has_countries));
     let is_open = known.has_tenants || open == Some(true);
+    let tls = section.given("tls");
+    let tls = tls.map_or(Some(None), |value| tls::server(&value).map(Some));
     let http = addresses(&section.value("http")?, is_open);
     let admin = section.value("admin")?;
     let admin_address = address(&admin)?;
@@ -42,6 +44,7 @@ pub fn listen(section: &Section<'_>, known: &Known<'_>) -> Option<Listen> {
         trusted_proxies: trusted_proxies?,
         region,
         geoip,
+        tls: tls?,
     })
 }
 

@@ -28,6 +28,7 @@ mod tags;
 mod tenant;
 mod test_request;
 mod timeouts;
+mod tls;
 mod worker;
 mod workers_dir;
 

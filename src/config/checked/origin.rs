@@ -2,11 +2,11 @@
 
 use http::Uri;
 
-use crate::config::plan::{Origin, Protocol};
+use std::sync::Arc;
+
+use crate::config::plan::{ClientTls, Origin, Protocol};
 use crate::config::typed::Value;
 use crate::config::words::Choice;
-
-const DEFAULT_PORT: u16 = 80;
 
 /// The origin that a URL names. Query, fragment and user are refused: nothing would be done with them. The URL is not
 /// repeated where it may hold a password or key.
@@ -31,20 +31,22 @@ pub fn origin(value: Value<'_>) -> Option<Origin> {
             "a query or fragment has no meaning here: each request brings its own",
             "end the URL before ? or #",
         ),
-        Err(Flaw::Tls) => value.refuse_for(
-            "TLS toward workers is not supported by this version yet",
-            "write http:// on a network that you trust",
-        ),
-        Err(Flaw::Scheme) => value.refuse("this is not a URL that starts with http:// or h2c://"),
+        Err(Flaw::Scheme) => {
+            value.refuse("this is not a URL that starts with http://, https:// or h2c://");
+        }
         Err(Flaw::Port) => value.refuse("this port is not a number from 1 to 65535"),
         Err(Flaw::Malformed) => value.refuse("this is not a URL"),
     }
     None
 }
 
-/// The origin of a URL that stands in no file.
+/// The origin of a URL that stands in no file; of TLS whom the system trusts.
 pub fn named(url: &str) -> Option<Origin> {
-    parse(url).ok()
+    let mut origin = parse(url).ok()?;
+    if origin.protocol == Protocol::Https {
+        origin.tls = Some(Arc::new(ClientTls::read(None, None).ok()?));
+    }
+    Some(origin)
 }
 
 /// Where a worker's metrics are: a URL of its own, whose path is the whole target.
@@ -62,7 +64,6 @@ enum Flaw {
     Version(String),
     User,
     Query,
-    Tls,
     Scheme,
     Port,
     Malformed,
@@ -70,10 +71,7 @@ enum Flaw {
 
 fn parse(text: &str) -> Result<Origin, Flaw> {
     let (scheme, _) = text.split_once("://").ok_or(Flaw::Scheme)?;
-    let protocol = match scheme {
-        "https" => return Err(Flaw::Tls),
-        scheme => Protocol::named(scheme).ok_or(Flaw::Scheme)?,
-    };
+    let protocol = Protocol::named(scheme).ok_or(Flaw::Scheme)?;
     if text.contains('@') {
         return Err(Flaw::User);
     }
@@ -88,10 +86,15 @@ fn parse(text: &str) -> Result<Origin, Flaw> {
     if let Some(shorter) = text.trim_end_matches('/').strip_suffix("/v1") {
         return Err(Flaw::Version(shorter.to_owned()));
     }
-    let port = port(&uri, host)?;
-    let authority = match port {
-        DEFAULT_PORT => host.to_owned(),
-        port => format!("{host}:{port}"),
+    let usual = match protocol {
+        Protocol::Http1 | Protocol::H2c => 80,
+        Protocol::Https => 443,
+    };
+    let port = port(&uri, host)?.unwrap_or(usual);
+    let authority = if port == usual {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
     };
     Ok(Origin {
         protocol,
@@ -99,20 +102,25 @@ fn parse(text: &str) -> Result<Origin, Flaw> {
         port,
         base: uri.path().trim_end_matches('/').to_owned(),
         authority,
+        tls: None,
     })
 }
 
 /// The port behind the host. `Uri` takes a port that is no number, and gives none back.
-fn port(uri: &Uri, host: &str) -> Result<u16, Flaw> {
+fn port(uri: &Uri, host: &str) -> Result<Option<u16>, Flaw> {
     let typed = uri
         .authority()
         .and_then(|authority| authority.as_str().strip_prefix(host))
         .unwrap_or_default();
     match typed.strip_prefix(':') {
-        None => Ok(DEFAULT_PORT),
+        None => Ok(None),
         Some(digits) => {
             let port = digits.parse().map_err(|_| Flaw::Port)?;
-            if port == 0 { Err(Flaw::Port) } else { Ok(port) }
+            if port == 0 {
+                Err(Flaw::Port)
+            } else {
+                Ok(Some(port))
+            }
         }
     }
 }
@@ -137,13 +145,14 @@ mod tests {
             "http 10.0.0.1 8000 \"\" 10.0.0.1:8000"
         );
         assert_eq!(show("h2c://[::1]:80/a/b/"), "h2c ::1 80 \"/a/b\" [::1]");
+        assert_eq!(show("https://gpu.lan"), "https gpu.lan 443 \"\" gpu.lan");
+        assert_eq!(show("https://a:80/b"), "https a 80 \"/b\" a:80");
         assert_eq!(show("http://[::1]:8000"), "http ::1 8000 \"\" [::1]:8000");
     }
 
     #[test]
     fn what_is_no_origin_is_named() {
         let flaw = |text| parse(text).unwrap_err();
-        assert_eq!(flaw("https://gpu.lan"), Flaw::Tls);
         let shorter = || Flaw::Version("http://gpu.lan:8000/a".to_owned());
         assert_eq!(flaw("http://gpu.lan:8000/a/v1/"), shorter());
         assert_eq!(flaw("http://gpu.lan:8000/a/v1"), shorter());

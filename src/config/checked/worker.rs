@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{eject, headers, lora, machine, models, origin, probe, tags, test_request, timeouts};
+use super::{
+    eject, headers, lora, machine, models, origin, probe, tags, test_request, timeouts, tls,
+};
 use crate::config::plan::{Engine, Models, ProbePlan, WorkerPlan};
 use crate::config::typed::Section;
 use crate::decide::EjectRule;
@@ -39,7 +41,7 @@ fn worker(
     fleet: &Fleet,
 ) -> Option<WorkerPlan> {
     let given = |key| section.given(key);
-    let origin = section.value("url").and_then(origin::origin);
+    let mut origin = section.value("url").and_then(origin::origin);
     let machine = given("machine").and_then(|value| machine::of_worker(&value, &fleet.machines));
     let engine: Option<Engine> = given("engine").and_then(|value| value.choice());
     let models = given("models").map_or(Some(Models::Reported), |value| models::models(&value));
@@ -57,7 +59,8 @@ fn worker(
     let test = section
         .value("test")
         .and_then(|value| test_request::test(&value));
-    let metrics = given("metrics_url").and_then(origin::metrics);
+    let mut metrics = given("metrics_url").and_then(origin::metrics);
+    let trust = tls::trust(section, [origin.as_mut(), metrics.as_mut()]);
     let tier = section.count("tier");
     let tags = tags::tags(section);
     let optional = section.value("optional").and_then(|value| value.flag());
@@ -65,7 +68,7 @@ fn worker(
     Some(WorkerPlan {
         id,
         name: name?,
-        origin: origin?,
+        origin: trust.and(origin)?,
         machine,
         engine,
         models: models?,

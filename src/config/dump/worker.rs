@@ -1,5 +1,6 @@
 //! A worker of the plan as JSON.
 
+use super::tls::show_trust;
 use super::{HIDDEN, list, object, or_null, secret, show_overrides, text};
 use crate::config::plan::{
     AdapterPlan, LoraPlan, ModelAlias, Models, Origin, ProbePlan, TestPlan, WorkerPlan,
@@ -60,6 +61,10 @@ pub(super) fn show_worker(worker: &WorkerPlan) -> String {
         ("metrics_url", or_null(metrics.as_ref().map(show_origin))),
         ("tier", tier.to_string()),
         ("tags", list(tags.iter().map(text))),
+        (
+            "tls",
+            or_null(origin.tls.as_ref().map(|tls| show_trust(tls))),
+        ),
         ("optional", optional.to_string()),
         ("timeouts", show_overrides(timeouts)),
     ])
@@ -72,6 +77,7 @@ fn show_origin(origin: &Origin) -> String {
         port: _,
         base,
         authority,
+        tls: _,
     } = origin;
     text(format_args!("{}://{authority}{base}", protocol.word()))
 }

@@ -4,8 +4,8 @@
 
 use super::kinds::{
     ACCESS, ADAPTERS, ALL_DOWN, COST, DAY, ENGINES, HEADERS, LEVELS, MACHINE, MACHINE_NAME,
-    METRICS_URL, MILLISECOND, MODELS, MONEY, NAME, POLICIES, PROBE_PATH, REGION, REPEATS, RETRY_ON,
-    ROUTE_PATH, RUN, TAGS, TEST, URL, WATTS, WORKERS, ZONES,
+    METRICS_URL, MILLISECOND, MODELS, MONEY, NAME, PATH, POLICIES, PROBE_PATH, REGION, REPEATS,
+    RETRY_ON, ROUTE_PATH, RUN, TAGS, TEST, URL, WATTS, WORKERS, ZONES,
 };
 use super::{Kind, Row, Unset};
 use crate::units::Seconds;
@@ -387,6 +387,38 @@ pub(super) const FLEET: &[Row] = &[
         purpose: "The worker's API key, sent as the engine expects, with probes too, in place of the client's.",
         example: "key = { env = \"VLLM_KEY\" }",
         see: &["worker.headers"],
+    },
+    Row {
+        key: "worker.ca",
+        kind: PATH,
+        unset: Unset::Means("the authorities that the system trusts"),
+        purpose: "A PEM file with the authorities that vouch for a worker whose url is https://; no others are believed then.",
+        example: "ca = \"lab-ca.pem\"",
+        see: &["worker.url", "worker.client_cert"],
+    },
+    Row {
+        key: "worker.client_cert",
+        kind: Kind::Section,
+        unset: Unset::Means("none is shown"),
+        purpose: "What a worker whose url is https:// is shown when it asks who comes.",
+        example: "client_cert = { cert = \"forebay.pem\", key = \"forebay.key\" }",
+        see: &["worker.ca"],
+    },
+    Row {
+        key: "worker.client_cert.cert",
+        kind: PATH,
+        unset: Unset::Required,
+        purpose: "A PEM file with the certificate, and its chain.",
+        example: "client_cert = { cert = \"forebay.pem\", key = \"forebay.key\" }",
+        see: &["worker.client_cert.key"],
+    },
+    Row {
+        key: "worker.client_cert.key",
+        kind: PATH,
+        unset: Unset::Required,
+        purpose: "A PEM file with its private key.",
+        example: "client_cert = { cert = \"forebay.pem\", key = \"forebay.key\" }",
+        see: &["worker.client_cert.cert"],
     },
     Row {
         key: "worker.headers",

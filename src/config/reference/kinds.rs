@@ -35,7 +35,7 @@ pub(super) const NAME: Kind = Kind::Free {
 };
 pub(super) const URL: Kind = Kind::Free {
     syntax: "URL",
-    allowed: "http://HOST[:PORT][/BASE] or h2c://HOST[:PORT][/BASE]; the port is 80 when left out",
+    allowed: "http://HOST[:PORT][/BASE], https:// or h2c://; the port is 80 when left out, with https:// 443",
 };
 pub(super) const MODELS: Kind = Kind::Free {
     syntax: "[NAME, …] | { CLIENT_NAME = WORKER_NAME, … }",
@@ -135,7 +135,7 @@ pub(super) const TEST: Kind = Kind::Free {
 };
 pub(super) const METRICS_URL: Kind = Kind::Free {
     syntax: "URL",
-    allowed: "http://HOST[:PORT]/PATH",
+    allowed: "http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH",
 };
 pub(super) const HEADERS: Kind = Kind::Free {
     syntax: "{ NAME = VALUE, … }",
