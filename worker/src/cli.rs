@@ -38,6 +38,9 @@ struct ServeArgs {
     /// Address to answer HTTP on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7081")]
     http: SocketAddr,
+    /// Address to answer gRPC on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7082")]
+    grpc: SocketAddr,
     /// Threads that one request computes on [default: the cores this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -122,6 +125,7 @@ fn settings(args: ServeArgs) -> Settings {
     Settings {
         models: args.models,
         http: args.http,
+        grpc: args.grpc,
         threads: args.threads.map_or_else(cores, usize::from),
         control: args.model_control,
         poll: Seconds(args.poll_seconds.into()),

@@ -18,7 +18,7 @@ use axum::serve::ListenerExt;
 use signal_hook::low_level::exit;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 
 use crate::api;
 use crate::engine::library::Search;
@@ -40,8 +40,10 @@ const FLUSH: Seconds = Seconds(1.0);
 pub struct Settings {
     /// The models folder.
     pub models: PathBuf,
-    /// Where to answer.
+    /// Where to answer HTTP.
     pub http: SocketAddr,
+    /// Where to answer gRPC.
+    pub grpc: SocketAddr,
     /// Threads of one inference.
     pub threads: usize,
     /// Who changes the models while it serves.
@@ -107,18 +109,19 @@ pub fn run(settings: Settings) -> Result<(), Stop> {
 
 async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), Stop> {
     let mut signals = Signals::listen()?;
-    let (listener, address) = bind(settings.http).await?;
+    let (http, http_address) = bind("--http", settings.http).await?;
+    let (grpc, grpc_address) = bind("--grpc", settings.grpc).await?;
     let (give, orders) = mpsc::unbounded_channel();
     let give = (settings.control == Control::Explicit).then_some(give);
     let app = Arc::new(App::new(settings.models.clone(), give));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = axum::serve(
-        listener.tap_io(without_delay),
-        api::router(Arc::clone(&app)),
-    )
-    .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
-    let mut server = pin!(server.into_future());
-    tracing::info!("listening on http://{address}");
+    let stop = watch::Sender::new(false);
+    let http = axum::serve(http.tap_io(without_delay), api::router(Arc::clone(&app)))
+        .with_graceful_shutdown(told(stop.subscribe()));
+    let grpc = api::serve_grpc(grpc, Arc::clone(&app), told(stop.subscribe()));
+    let both = async { tokio::try_join!(http.into_future(), grpc).map(|_| ()) };
+    let mut server = pin!(both);
+    tracing::info!("listening for gRPC on {grpc_address}");
+    tracing::info!("listening on http://{http_address}");
 
     let keeper = Keeper::new(Arc::clone(&app), loader);
     let mut keeping = pin!(keep(&app, keeper, found, &settings, orders));
@@ -131,8 +134,7 @@ async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), S
     }
     app.stop();
     tracing::info!("stopping: no new connections; a second signal ends at once");
-    // The server holds the other end for as long as it runs.
-    let _ = stop.send(());
+    stop.send_replace(true);
     drain(server, &mut signals, &app).await?;
     // A load that runs can't be called off, and nobody needs its outcome any more.
     exit(0)
@@ -188,9 +190,15 @@ async fn quiet_for(app: &App, span: Seconds) {
     tokio::time::sleep(span.to_duration()).await;
 }
 
-async fn bind(http: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
-    let failed = |error: std::io::Error| Stop::failed(format!("--http {http}: {error}"));
-    let listener = TcpListener::bind(http).await.map_err(failed)?;
+/// Waits until the servers are to stop.
+async fn told(mut stop: watch::Receiver<bool>) {
+    // An error means that nobody is left to tell it, which is as good a reason.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn bind(flag: &str, asked: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
+    let failed = |error: std::io::Error| Stop::failed(format!("{flag} {asked}: {error}"));
+    let listener = TcpListener::bind(asked).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-pub use config::{Config, Declared};
+pub use config::{Config, Declared, encode};
 pub use description::{Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
 

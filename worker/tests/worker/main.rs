@@ -7,6 +7,7 @@
 )]
 
 mod embeddings;
+mod grpc;
 mod kserve;
 mod library;
 mod process;

@@ -34,8 +34,8 @@ fn wrong_arguments_exit_2_and_are_named() {
     for (arguments, word) in [
         (&["serve"][..], "--models"),
         (
-            &["serve", "--models", "x", "--grpc", "127.0.0.1:1"],
-            "--grpc",
+            &["serve", "--models", "x", "--metrics", "127.0.0.1:1"],
+            "--metrics",
         ),
         (
             &["serve", "--models", "x", "--device", "cuda"],
@@ -79,6 +79,8 @@ fn a_folder_of_which_nothing_can_be_loaded_exits_2_and_says_why() {
         "--models",
         models.path().to_str().unwrap(),
         "--http",
+        "127.0.0.1:0",
+        "--grpc",
         "127.0.0.1:0",
         "--onnxruntime",
         library.to_str().unwrap(),

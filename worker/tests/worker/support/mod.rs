@@ -74,7 +74,10 @@ pub struct Worker {
     child: Child,
     lines: Receiver<String>,
     log: String,
+    /// Where it answers HTTP.
     pub address: String,
+    /// Where it answers gRPC.
+    pub grpc: String,
 }
 
 impl Worker {
@@ -94,8 +97,9 @@ impl Worker {
         Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"))
     }
 
-    /// Starts this command and waits until it listens.
+    /// Starts this command, with a free port for gRPC, and waits until it listens.
     pub fn spawn(command: &mut Command) -> Worker {
+        command.args(["--grpc", "127.0.0.1:0"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
@@ -109,7 +113,10 @@ impl Worker {
             lines,
             log: String::new(),
             address: String::new(),
+            grpc: String::new(),
         };
+        let line = worker.wait_for_line("listening for gRPC on ");
+        worker.grpc = line.split(" on ").nth(1).unwrap().trim().to_owned();
         let line = worker.wait_for_line("listening on http://");
         worker.address = line.split("http://").nth(1).unwrap().trim().to_owned();
         worker
