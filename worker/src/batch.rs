@@ -183,6 +183,12 @@ impl<T> Batcher<T> {
         refused
     }
 
+    /// How many such items wait.
+    pub fn count(&self, such: impl Fn(&T) -> bool) -> usize {
+        let waiting = self.waiting.iter();
+        waiting.filter(|one| such(&one.item.load)).count()
+    }
+
     /// Keeps only the items that somebody still wants.
     pub fn retain(&mut self, wanted: impl Fn(&T) -> bool) {
         self.waiting.retain(|one| wanted(&one.item.load));

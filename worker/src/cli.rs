@@ -2,14 +2,19 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::layer::{self, Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use crate::engine::library::Search;
+use crate::log::{Levels, Log};
 use crate::serve::{self, Control, Settings};
 use crate::units::Seconds;
 
@@ -38,9 +43,12 @@ struct ServeArgs {
     /// Address to answer HTTP on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7081")]
     http: SocketAddr,
-    /// Address to answer gRPC on
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7082")]
-    grpc: SocketAddr,
+    /// Address to answer gRPC on [default: 127.0.0.1, one port above --http's: 7082]
+    #[arg(long, value_name = "ADDR")]
+    grpc: Option<SocketAddr>,
+    /// Address to tell metrics on, at /metrics [default: 127.0.0.1, two ports above --http's: 7083]
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// Threads that one request computes on [default: the cores this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -92,19 +100,14 @@ pub fn run() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let filter = variable("FOREBAY_LOG").and_then(|filter| filter.into_string().ok());
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(EnvFilter::new(filter.as_deref().unwrap_or("info")))
-        .init();
+    let log = begin_log(variable("FOREBAY_LOG").and_then(|words| words.into_string().ok()));
     std::panic::set_hook(Box::new(|panic| {
         // Where, not what: the message of a panic may quote the text that caused it.
         let place = panic.location().map(ToString::to_string);
         tracing::error!(place = place.as_deref().unwrap_or("unknown"), "a panic");
     }));
     let Verb::Serve(args) = cli.verb;
-    match serve::run(settings(args)) {
+    match serve::run(settings(args), log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             complain(&stop.message);
@@ -113,27 +116,62 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// What decides which events are written.
+type Filter = Box<dyn layer::Filter<Registry> + Send + Sync>;
+
+/// Begins to log to stderr, as these words in the form of `RUST_LOG` ask for.
+fn begin_log(words: Option<String>) -> Log {
+    let filter = EnvFilter::new(words.as_deref().unwrap_or("info"));
+    let most = filter.max_level_hint().and_then(LevelFilter::into_level);
+    let silent = Levels {
+        error: false,
+        ..Levels::up_to(Level::ERROR)
+    };
+    let (filter, handle) = reload::Layer::new(Box::new(filter) as Filter);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_filter(filter);
+    tracing_subscriber::registry().with(lines).init();
+    Log::new(most.map_or(silent, Levels::up_to), move |levels| {
+        let filter: Filter = Box::new(filter_fn(move |event| levels.writes(event)));
+        // It fails only when nothing is logged any more.
+        let _ = handle.reload(filter);
+    })
+}
+
 fn settings(args: ServeArgs) -> Settings {
     let Cpu = args.device;
     let named = args
         .onnxruntime
         .or_else(|| variable("FOREBAY_ONNXRUNTIME").map(PathBuf::from));
-    let beside = std::env::current_exe().ok();
-    let beside = beside.and_then(|binary| Some(binary.parent()?.to_path_buf()));
+    let binary = std::env::current_exe().ok();
+    let home = binary.and_then(|binary| Some(binary.parent()?.to_path_buf()));
     let fetched = std::path::absolute("target/onnxruntime").ok();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Settings {
         models: args.models,
         http: args.http,
-        grpc: args.grpc,
+        grpc: args.grpc.unwrap_or_else(|| beside(args.http, 1)),
+        metrics: args.metrics.unwrap_or_else(|| beside(args.http, 2)),
         threads: args.threads.map_or_else(cores, usize::from),
         control: args.model_control,
         poll: Seconds(args.poll_seconds.into()),
         library: Search {
             named,
-            folders: beside.into_iter().chain(fetched).collect(),
+            folders: home.into_iter().chain(fetched).collect(),
         },
     }
+}
+
+/// The default for a further port, so that two workers of one machine get along when only `--http` is given: so many
+/// above it, on loopback. Any free one where `--http` is any free one.
+fn beside(http: SocketAddr, above: u16) -> SocketAddr {
+    let port = match http.port() {
+        0 => 0,
+        port => port.checked_add(above).unwrap_or(0),
+    };
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 /// A variable that is set and not empty.

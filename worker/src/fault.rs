@@ -72,9 +72,51 @@ impl Kind {
         self.row().1
     }
 
+    /// How it counts among a model's failures.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Kind::Busy | Kind::QueueTimeout => Reason::Rejected,
+            Kind::EngineFailed => Reason::Backend,
+            _ => Reason::Other,
+        }
+    }
+
     /// The label, as `code` of an OpenAI error object.
     pub const fn label(self) -> &'static str {
         self.row().2
+    }
+}
+
+/// Triton's reasons why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It would have waited, or has waited, for too long.
+    Rejected,
+    /// Its client left.
+    Canceled,
+    /// The engine failed.
+    Backend,
+    /// Anything else: mostly a request that does not fit the model.
+    Other,
+}
+
+impl Reason {
+    /// All of them, each at its own place.
+    pub const ALL: [Reason; 4] = [
+        Reason::Rejected,
+        Reason::Canceled,
+        Reason::Backend,
+        Reason::Other,
+    ];
+
+    /// Triton's name for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Reason::Rejected => "REJECTED",
+            Reason::Canceled => "CANCELED",
+            Reason::Backend => "BACKEND",
+            Reason::Other => "OTHER",
+        }
     }
 }
 

@@ -18,7 +18,10 @@ pub use registry::{Registry, Standing};
 pub use validate::{Form, Named, Wanted};
 
 use crate::batch::Urgency;
+use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
+use crate::log::Log;
+use crate::observe::{Count, Ledger, Shown, Tally};
 use crate::repository::Labels;
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
@@ -42,10 +45,25 @@ pub struct Model {
     pub labels: Labels,
     /// The configuration, as KServe's `/config` shows it.
     pub document: Value,
+    /// What computes it.
+    pub device: Device,
+    /// How long loading took.
+    pub load: Seconds,
+    /// What is counted of it.
+    pub tally: Arc<Tally>,
     /// The threads that run it.
     pub runner: Runner,
     /// Present when it embeds texts.
     pub embedder: Option<Arc<Embedder>>,
+}
+
+/// What computes a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether another one was asked for.
+    pub fallback: bool,
 }
 
 /// Tensors to run through a model.
@@ -86,6 +104,10 @@ pub struct App {
     pub registry: Registry,
     /// Where models come from.
     pub folder: PathBuf,
+    /// What is counted of the models.
+    pub ledger: Ledger,
+    /// What is written of the worker's own log.
+    pub log: Log,
     /// Where orders go; absent where the models are not the clients' to change.
     orders: Option<mpsc::UnboundedSender<Order>>,
     loaded: AtomicBool,
@@ -104,10 +126,17 @@ impl Drop for Live<'_> {
 
 impl App {
     /// An app without models yet.
-    pub fn new(folder: PathBuf, orders: Option<mpsc::UnboundedSender<Order>>) -> App {
+    pub fn new(
+        folder: PathBuf,
+        orders: Option<mpsc::UnboundedSender<Order>>,
+        clock: Clock,
+        log: Log,
+    ) -> App {
         App {
             registry: Registry::default(),
             folder,
+            ledger: Ledger::new(clock),
+            log,
             orders,
             loaded: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -168,6 +197,29 @@ impl App {
         self.registry.find(name, version)
     }
 
+    /// The versions that answer: of every model, of one, or a single one.
+    pub fn versions(
+        &self,
+        name: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Vec<Arc<Model>>, Fault> {
+        let Some(name) = name else {
+            self.answering()?;
+            return Ok(self.registry.every(|_| true));
+        };
+        let found = self.model(name, version)?;
+        match version {
+            Some(_) => Ok(vec![found]),
+            None => Ok(self.registry.every(|model| model.as_str() == name)),
+        }
+    }
+
+    /// What there is to tell of every version that answers; nothing while they load.
+    pub fn shown(&self) -> Vec<Shown> {
+        let models = self.registry.every(|_| true);
+        models.iter().map(|model| model.shown()).collect()
+    }
+
     /// Carries an order out and says how it went.
     pub async fn order(
         &self,
@@ -189,16 +241,53 @@ impl App {
 impl Model {
     /// Tensors through the model: the wanted outputs in the order they were asked for.
     pub async fn infer(&self, request: InferRequest) -> Result<Vec<Output>, Fault> {
+        let mut count = self.tally.begin();
+        let outcome = self.infer_counted(request, &mut count).await;
+        count.close(&outcome);
+        outcome
+    }
+
+    async fn infer_counted(
+        &self,
+        request: InferRequest,
+        count: &mut Count,
+    ) -> Result<Vec<Output>, Fault> {
         let inputs = validate::inputs(&self.signature, request.inputs)?;
         let wanted = validate::outputs(&self.signature, request.outputs, request.form)?;
         validate::rows(self.most_rows, &inputs)?;
         let places = wanted.iter().map(|(place, _)| *place).collect();
-        let run = self.runner.run(inputs, places, request.urgency);
+        let run = self.run(inputs, places, request.urgency, count);
         let outputs = run.await?;
         let given = wanted.into_iter().zip(outputs);
         given
             .map(|((place, form), tensor)| self.give(place, form, tensor))
             .collect()
+    }
+
+    /// Inputs that fit, through the engine.
+    async fn run(
+        &self,
+        inputs: Vec<Tensor>,
+        wanted: Vec<usize>,
+        urgency: Urgency,
+        count: &mut Count,
+    ) -> Result<Vec<Tensor>, Fault> {
+        let ran = self.runner.run(inputs, wanted, urgency).await?;
+        count.ran(ran.rows, ran.spans);
+        Ok(ran.outputs)
+    }
+
+    fn shown(&self) -> Shown {
+        Shown {
+            name: self.name.clone(),
+            version: self.version,
+            numbers: self.tally.numbers(),
+            pending: self.runner.pending(),
+            load: self.load,
+            device: self.device.name,
+            fallback: self.device.fallback,
+            cached: false,
+        }
     }
 
     /// An output in the form it is wanted in.
@@ -237,6 +326,18 @@ impl Model {
         inputs: Inputs,
         dimensions: Option<usize>,
     ) -> Result<Embedded, Fault> {
+        let mut count = self.tally.begin();
+        let outcome = self.embed_counted(inputs, dimensions, &mut count).await;
+        count.close(&outcome);
+        outcome
+    }
+
+    async fn embed_counted(
+        &self,
+        inputs: Inputs,
+        dimensions: Option<usize>,
+        count: &mut Count,
+    ) -> Result<Embedded, Fault> {
         let Some(embedder) = &self.embedder else {
             let problem = format!("model `{}` is not an embedding model", self.name);
             return Err(Fault::bad(problem).param("model"));
@@ -246,7 +347,7 @@ impl Model {
             let problem = format!("this model gives {width} dimensions, not {asked}");
             return Err(Fault::bad(problem).param("dimensions"));
         }
-        embed::embed(self, embedder, inputs).await
+        embed::embed(self, embedder, inputs, count).await
     }
 }
 
@@ -267,11 +368,15 @@ pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, F
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+    use crate::log::Levels;
 
     #[test]
     fn ready_is_from_loaded_to_stopped() {
-        let app = App::new(PathBuf::new(), None);
+        let log = Log::new(Levels::up_to(Level::INFO), |_| ());
+        let app = App::new(PathBuf::new(), None, Clock::start(), log);
         let refused = app.ready().unwrap_err();
         assert_eq!(refused.kind, Kind::Loading);
         assert!(refused.retry_after.is_some());

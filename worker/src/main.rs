@@ -11,6 +11,8 @@ mod clock;
 mod engine;
 mod fault;
 mod line;
+mod log;
+mod observe;
 mod repository;
 mod runner;
 mod serve;

@@ -19,22 +19,36 @@ use crate::batch::{Batcher, Item, Limits, Next, Urgency};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
+use crate::observe::{Spans, Tally};
 use crate::tensor::Tensor;
 use crate::units::Seconds;
 
 /// What a run gives: the wanted outputs, in order.
 type Outcome = Result<Vec<Tensor>, Fault>;
 
+/// What a request gets: its outputs, the rows that were computed for it, and where its time went.
+#[derive(Debug, PartialEq)]
+pub struct Ran {
+    /// The wanted outputs, in order.
+    pub outputs: Vec<Tensor>,
+    /// Its rows.
+    pub rows: usize,
+    /// Its time; of a run that it shared, all of it.
+    pub spans: Spans,
+}
+
 struct Job {
     inputs: Vec<Tensor>,
     wanted: Vec<usize>,
-    reply: oneshot::Sender<Outcome>,
+    since: Seconds,
+    reply: oneshot::Sender<Result<Ran, Fault>>,
 }
 
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
     clock: Clock,
+    tally: Arc<Tally>,
 }
 
 struct State {
@@ -55,6 +69,7 @@ impl Runner {
         engines: Vec<Box<dyn Engine>>,
         limits: Limits,
         clock: Clock,
+        tally: Arc<Tally>,
     ) -> std::io::Result<Runner> {
         let batches = engines.iter().all(|engine| engine.signature().batches());
         let rows = if batches { limits.rows } else { 1 };
@@ -65,6 +80,7 @@ impl Runner {
             }),
             wake: Condvar::new(),
             clock,
+            tally,
         });
         let mut runner = Runner {
             shared,
@@ -81,14 +97,21 @@ impl Runner {
     }
 
     /// Runs these inputs, now or in turn. Dropping the future takes the request back unless it already runs.
-    pub async fn run(&self, inputs: Vec<Tensor>, wanted: Vec<usize>, urgency: Urgency) -> Outcome {
+    pub async fn run(
+        &self,
+        inputs: Vec<Tensor>,
+        wanted: Vec<usize>,
+        urgency: Urgency,
+    ) -> Result<Ran, Fault> {
         let (reply, mut answer) = oneshot::channel();
+        let now = self.shared.clock.now();
         let job = Job {
             inputs,
             wanted,
+            since: now,
             reply,
         };
-        let patience = self.submit(self.item(job, urgency))?;
+        let patience = self.submit(self.item(job, urgency), now)?;
         self.shared.wake.notify_one();
         let ended = |_| {
             let message = "the model's thread has ended";
@@ -108,8 +131,7 @@ impl Runner {
 
     /// Puts an item into the queue and says for how long it may wait. Requests whose clients have left count only as
     /// long as nobody needs their place.
-    fn submit(&self, item: Item<Job>) -> Result<Option<Seconds>, Fault> {
-        let now = self.shared.clock.now();
+    fn submit(&self, item: Item<Job>, now: Seconds) -> Result<Option<Seconds>, Fault> {
         let batcher = &mut self.shared.state.lock().batcher;
         let mut offered = batcher.offer(item, now);
         if let Err(item) = offered {
@@ -123,6 +145,12 @@ impl Runner {
                 Err(Fault::new(Kind::Busy, full).retry_after(comeback(batcher)))
             }
         }
+    }
+
+    /// How many wait for their run and are still wanted.
+    pub fn pending(&self) -> usize {
+        let state = self.shared.state.lock();
+        state.batcher.count(|job| !job.reply.is_closed())
     }
 
     fn item(&self, job: Job, urgency: Urgency) -> Item<Job> {
@@ -195,7 +223,7 @@ fn work(shared: &Shared, mut engine: Box<dyn Engine>, batches: bool) {
         let items = batch.len();
         tracing::debug!(items, rows, "a batch begins");
         let start = shared.clock.now();
-        run_batch(engine.as_mut(), batch, batches);
+        run_batch(shared, engine.as_mut(), batch, batches);
         let took = shared.clock.now() - start;
         shared.state.lock().batcher.ran(rows, work, items, took);
     }
@@ -217,35 +245,76 @@ fn next_batch(shared: &Shared) -> Option<Vec<Item<Job>>> {
     }
 }
 
-fn run_batch(engine: &mut dyn Engine, batch: Vec<Item<Job>>, batches: bool) {
+fn run_batch(shared: &Shared, engine: &mut dyn Engine, batch: Vec<Item<Job>>, batches: bool) {
+    let start = shared.clock.now();
     if batch.len() > 1
-        && let Some(answers) = run_joined(engine, &batch)
+        && let Some((answers, spans)) = run_joined(shared, engine, &batch)
     {
-        for (item, answer) in batch.into_iter().zip(answers) {
-            answer_to(item.load, Ok(answer));
+        for (item, outputs) in batch.into_iter().zip(answers) {
+            let spans = since(&item.load, start, spans);
+            let rows = item.rows;
+            answer_to(
+                item.load,
+                Ok(Ran {
+                    outputs,
+                    rows,
+                    spans,
+                }),
+            );
         }
         return;
     }
     for item in batch {
+        let (start, rows) = (shared.clock.now(), item.rows);
         let outcome = guarded(engine, &item.load.inputs, &item.load.wanted);
         let outcome = match outcome {
-            Ok(outputs) if batches => same_rows(outputs, item.rows),
+            Ok(outputs) if batches => same_rows(outputs, rows),
             outcome => outcome,
         };
-        answer_to(item.load, outcome);
+        let infer = shared.clock.now() - start;
+        let spans = Spans {
+            infer,
+            ..Spans::default()
+        };
+        if outcome.is_ok() {
+            shared.tally.executed(rows, spans);
+        }
+        let spans = since(&item.load, start, spans);
+        answer_to(
+            item.load,
+            outcome.map(|outputs| Ran {
+                outputs,
+                rows,
+                spans,
+            }),
+        );
     }
 }
 
+/// The spans of a run that began at this time, for a request that had waited for it.
+fn since(job: &Job, start: Seconds, run: Spans) -> Spans {
+    let queue = start - job.since;
+    Spans { queue, ..run }
+}
+
 /// Runs all at once and gives each its rows; `None` if that can't be done, for whatever reason.
-fn run_joined(engine: &mut dyn Engine, batch: &[Item<Job>]) -> Option<Vec<Vec<Tensor>>> {
+fn run_joined(
+    shared: &Shared,
+    engine: &mut dyn Engine,
+    batch: &[Item<Job>],
+) -> Option<(Vec<Vec<Tensor>>, Spans)> {
     let first = &batch.first()?.load;
+    let start = shared.clock.now();
     let inputs: Option<Vec<Tensor>> = (0..first.inputs.len())
         .map(|input| {
             let parts = batch.iter().map(|item| item.load.inputs[input].clone());
             Tensor::join(parts.collect())
         })
         .collect();
-    let outputs = guarded(engine, &inputs?, &first.wanted).ok()?;
+    let inputs = inputs?;
+    let gathered = shared.clock.now();
+    let outputs = guarded(engine, &inputs, &first.wanted).ok()?;
+    let ran = shared.clock.now();
     let rows: Vec<usize> = batch.iter().map(|item| item.rows).collect();
     let mut answers = vec![Vec::with_capacity(outputs.len()); batch.len()];
     for output in outputs {
@@ -253,7 +322,14 @@ fn run_joined(engine: &mut dyn Engine, batch: &[Item<Job>]) -> Option<Vec<Vec<Te
             answer.push(part);
         }
     }
-    Some(answers)
+    let spans = Spans {
+        queue: Seconds(0.0),
+        input: gathered - start,
+        infer: ran - gathered,
+        output: shared.clock.now() - ran,
+    };
+    shared.tally.executed(rows.iter().sum(), spans);
+    Some((answers, spans))
 }
 
 /// The outputs, if each has as many rows as the request.
@@ -276,7 +352,7 @@ fn guarded(engine: &mut dyn Engine, inputs: &[Tensor], wanted: &[usize]) -> Outc
 }
 
 /// A client that left meanwhile does not hear it, which is as well.
-fn answer_to(job: Job, outcome: Outcome) {
+fn answer_to(job: Job, outcome: Result<Ran, Fault>) {
     let _ = job.reply.send(outcome);
 }
 
@@ -324,8 +400,13 @@ mod tests {
             nod: nods,
         };
         let engines: Vec<Box<dyn Engine>> = vec![Box::new(engine)];
-        let runner = Runner::start(engines, limits(waiting, None), Clock::start()).unwrap();
+        let runner = start(engines, limits(waiting, None));
         (runner, runs, nod)
+    }
+
+    fn start(engines: Vec<Box<dyn Engine>>, limits: Limits) -> Runner {
+        let clock = Clock::start();
+        Runner::start(engines, limits, clock, Arc::new(Tally::new(clock))).unwrap()
     }
 
     fn limits(waiting: usize, timeout: Option<Seconds>) -> Limits {
@@ -347,13 +428,19 @@ mod tests {
         vec![Tensor::new(vec![1, 1], Elements::Fp32(vec![value])).unwrap()]
     }
 
+    /// Runs to the outputs.
+    async fn run(runner: &Runner, inputs: Vec<Tensor>) -> Outcome {
+        let ran = runner.run(inputs, vec![0], Urgency::default()).await;
+        ran.map(|ran| ran.outputs)
+    }
+
     /// Begins a run whose future is kept, polled once so that it has been submitted.
     fn begin<'a>(
         runner: &'a Runner,
         value: f32,
     ) -> std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> {
         let mut future: std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> =
-            Box::pin(runner.run(row(value), vec![0], Urgency::default()));
+            Box::pin(run(runner, row(value)));
         let waker = std::task::Waker::noop();
         let polled = future
             .as_mut()
@@ -381,6 +468,34 @@ mod tests {
         assert_eq!(wait(first).unwrap(), row(1.0));
         let [second, third] = others.map(|future| wait(future).unwrap());
         assert_eq!((second, third), (row(2.0), row(3.0)));
+    }
+
+    #[test]
+    fn a_shared_run_is_counted_once_and_its_time_for_each() {
+        let (runner, runs, nod) = scripted(10);
+        let first = begin(&runner, 1.0);
+        assert_eq!(runs.recv().unwrap(), 1);
+        let shared = [2.0, 3.0].map(|value| {
+            let mut future = Box::pin(runner.run(row(value), vec![0], Urgency::default()));
+            let waker = std::task::Waker::noop();
+            let polled = future
+                .as_mut()
+                .poll(&mut std::task::Context::from_waker(waker));
+            assert!(polled.is_pending());
+            future
+        });
+        assert_eq!(runner.pending(), 2);
+        nod.send(()).unwrap();
+        nod.send(()).unwrap();
+        assert!(wait(first).is_ok());
+        let [second, third] = shared.map(|future| wait(future).unwrap());
+        assert_eq!((second.rows, third.rows), (1, 1));
+        assert_eq!(second.spans.infer, third.spans.infer);
+        assert!(second.spans.queue.0 > 0.0 && second.spans.infer.0 > 0.0);
+        let numbers = runner.shared.tally.numbers();
+        let sizes: Vec<usize> = numbers.batches.keys().copied().collect();
+        assert_eq!((numbers.executions, sizes), (2, vec![1, 2]));
+        assert_eq!(runner.pending(), 0);
     }
 
     #[test]
@@ -459,7 +574,7 @@ mod tests {
                 nod,
             }));
         }
-        let runner = Runner::start(engines, limits(9, timeout), Clock::start()).unwrap();
+        let runner = start(engines, limits(9, timeout));
         (runner, runs, nods)
     }
 
@@ -484,13 +599,13 @@ mod tests {
         let (runner, runs, nods) = instances(1, Some(Seconds(0.05)));
         let clock = Clock::start();
         let refused = wait(async {
-            let running = runner.run(row(1.0), vec![0], Urgency::default());
+            let running = run(&runner, row(1.0));
             let late = async {
                 while runs.try_recv().is_err() {
                     tokio::task::yield_now().await;
                 }
                 let start = clock.now();
-                let outcome = runner.run(row(2.0), vec![0], Urgency::default()).await;
+                let outcome = run(&runner, row(2.0)).await;
                 let took = clock.now() - start;
                 nods[0].send(()).unwrap();
                 (outcome.unwrap_err(), took)

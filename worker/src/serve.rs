@@ -2,9 +2,11 @@
 //!
 //! The order of the start decides what a person sees: the models folder and the library first (exit 2, all problems
 //! together, within a moment), then the port (exit 1), then the graphs, which may take seconds; meanwhile the port
-//! answers "loading". A model that can't be loaded is logged and its neighbours are served; exit 2 if none can. SIGTERM and SIGINT: not ready at once, no new connections, what runs is finished, exit 0; a
-//! second signal ends at once. "At once" skips exit handlers: ONNX Runtime's own would tear it down under a session
-//! that still runs, and the client would be told of a failure that is none.
+//! answers "loading". A model that can't be loaded is logged and its neighbours are served; exit 2 if none can.
+//!
+//! SIGTERM and SIGINT: not ready at once, no new connections, what runs is finished, exit 0; a second signal ends at
+//! once. "At once" skips exit handlers: ONNX Runtime's own would tear it down under a session that still runs, and the
+//! client would be told of a failure that is none.
 
 mod keeper;
 mod load;
@@ -21,12 +23,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::api;
+use crate::clock::Clock;
 use crate::engine::library::Search;
 use crate::line::{App, Order};
-use crate::repository::Found;
+use crate::log::Log;
+use crate::repository::{Found, Watch, fingerprints};
 use crate::units::Seconds;
 use keeper::Keeper;
-use load::Loader;
 
 /// How long requests may take to finish after the first signal.
 const DRAIN: Seconds = Seconds(60.0);
@@ -44,6 +47,8 @@ pub struct Settings {
     pub http: SocketAddr,
     /// Where to answer gRPC.
     pub grpc: SocketAddr,
+    /// Where to tell metrics.
+    pub metrics: SocketAddr,
     /// Threads of one inference.
     pub threads: usize,
     /// Who changes the models while it serves.
@@ -97,34 +102,63 @@ impl From<std::io::Error> for Stop {
 }
 
 /// Serves until a signal or a failure ends it.
-pub fn run(settings: Settings) -> Result<(), Stop> {
-    let (found, loader) = load::prepare(&settings)?;
+pub fn run(settings: Settings, log: Log) -> Result<(), Stop> {
+    let clock = Clock::start();
+    // No folder is a problem that `prepare` tells of.
+    let watch = Watch::begin(fingerprints(&settings.models).unwrap_or_default());
+    let (found, loader) = load::prepare(&settings, clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Tokenising and pooling: more at once than cores would only make each slower.
         .max_blocking_threads(settings.threads.max(2))
         .enable_all()
         .build()?;
-    runtime.block_on(serve(settings, found, loader))
+    runtime.block_on(async {
+        let (give, orders) = mpsc::unbounded_channel();
+        let give = (settings.control == Control::Explicit).then_some(give);
+        let app = Arc::new(App::new(settings.models.clone(), give, clock, log));
+        let keeper = Keeper::new(Arc::clone(&app), loader, watch);
+        serve(
+            &app,
+            &settings,
+            keep(&app, keeper, found, &settings, orders),
+        )
+        .await
+    })
 }
 
-async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), Stop> {
+/// Answers until told to stop, while models are kept.
+async fn serve(
+    app: &Arc<App>,
+    settings: &Settings,
+    keeping: impl Future<Output = Result<(), Stop>>,
+) -> Result<(), Stop> {
     let mut signals = Signals::listen()?;
     let (http, http_address) = bind("--http", settings.http).await?;
     let (grpc, grpc_address) = bind("--grpc", settings.grpc).await?;
-    let (give, orders) = mpsc::unbounded_channel();
-    let give = (settings.control == Control::Explicit).then_some(give);
-    let app = Arc::new(App::new(settings.models.clone(), give));
+    let (metrics, metrics_address) = bind("--metrics", settings.metrics).await?;
     let stop = watch::Sender::new(false);
-    let http = axum::serve(http.tap_io(without_delay), api::router(Arc::clone(&app)))
+    let http = axum::serve(http.tap_io(without_delay), api::router(Arc::clone(app)))
         .with_graceful_shutdown(told(stop.subscribe()));
-    let grpc = api::serve_grpc(grpc, Arc::clone(&app), told(stop.subscribe()));
-    let both = async { tokio::try_join!(http.into_future(), grpc).map(|_| ()) };
-    let mut server = pin!(both);
-    tracing::info!("listening for gRPC on {grpc_address}");
+    let grpc = axum::serve(
+        grpc.tap_io(without_delay),
+        api::grpc_router(Arc::clone(app)),
+    )
+    .with_graceful_shutdown(told(stop.subscribe()));
+    let both = async { tokio::try_join!(http.into_future(), grpc.into_future()).map(|_| ()) };
+    // Metrics are told to the end, and end with it.
+    let metrics = axum::serve(metrics, api::metrics::router(Arc::clone(app)));
+    let server = async {
+        tokio::select! {
+            ended = both => ended,
+            ended = metrics.into_future() => ended,
+        }
+    };
+    let mut server = pin!(server);
+    tracing::info!("metrics on http://{metrics_address}/metrics");
+    tracing::info!("gRPC on {grpc_address}");
     tracing::info!("listening on http://{http_address}");
 
-    let keeper = Keeper::new(Arc::clone(&app), loader);
-    let mut keeping = pin!(keep(&app, keeper, found, &settings, orders));
+    let mut keeping = pin!(keeping);
     loop {
         tokio::select! {
             kept = &mut keeping => kept?,
@@ -135,7 +169,7 @@ async fn serve(settings: Settings, found: Found, loader: Loader) -> Result<(), S
     app.stop();
     tracing::info!("stopping: no new connections; a second signal ends at once");
     stop.send_replace(true);
-    drain(server, &mut signals, &app).await?;
+    drain(server, &mut signals, app).await?;
     // A load that runs can't be called off, and nobody needs its outcome any more.
     exit(0)
 }
@@ -196,9 +230,9 @@ async fn told(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-async fn bind(flag: &str, asked: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
-    let failed = |error: std::io::Error| Stop::failed(format!("{flag} {asked}: {error}"));
-    let listener = TcpListener::bind(asked).await.map_err(failed)?;
+async fn bind(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {
+    let failed = |error: std::io::Error| Stop::failed(format!("{flag} {wanted}: {error}"));
+    let listener = TcpListener::bind(wanted).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }

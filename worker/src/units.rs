@@ -14,6 +14,16 @@ impl Seconds {
     pub fn to_duration(self) -> Duration {
         Duration::try_from_secs_f64(self.0).unwrap_or(Duration::ZERO)
     }
+
+    /// This span in whole nanoseconds; negative spans become zero.
+    pub fn to_nanos(self) -> u64 {
+        (self.0 * 1e9).round() as u64
+    }
+
+    /// This span in whole milliseconds; negative spans become zero.
+    pub fn to_millis(self) -> u64 {
+        (self.0 * 1e3) as u64
+    }
 }
 
 impl Add for Seconds {

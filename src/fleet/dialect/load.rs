@@ -10,11 +10,11 @@
 //! | | as a router `/models`: whose `status` is `loaded` or `loading` | | | |
 //! | tgi | `/metrics` | `tgi_batch_current_size` | `tgi_queue_size` | |
 //! | tei | `/metrics` | | `te_queue_size` | |
-//! | triton | at `metrics_url` only: another port | | `nv_inference_pending_request_count` | |
+//! | triton, forebay | at `metrics_url` only: another port | | `nv_inference_pending_request_count` | |
 //! | ollama | `/api/ps`: which models are in its memory, nothing of its load | | | |
 //!
-//! forebay-worker serves no metrics yet; openai and generic are asked only where a `metrics_url` is typed. What stands at
-//! a `metrics_url` may be of any of these engines, as their names don't collide.
+//! openai and generic are asked only where a `metrics_url` is typed. What stands at a `metrics_url` may be of any of these
+//! engines, as their names don't collide.
 //!
 //! Engines that split work over several schedulers have a series for each (vLLM's `engine`, SGLang's `dp_rank`): counts
 //! are added, shares averaged. vLLM, SGLang and TEI count the texts of a request, TGI and Triton requests.

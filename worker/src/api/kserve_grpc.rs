@@ -7,7 +7,9 @@
 //! that it broke (13).
 
 mod answer;
+mod deadline;
 mod request;
+mod told;
 
 /// The messages and the service, as `build.rs` makes them of `inference.proto`.
 mod inference {
@@ -21,18 +23,17 @@ mod inference {
     tonic::include_proto!("inference");
 }
 
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
+use axum::Router;
+use axum::middleware::from_fn;
 use futures_util::{Stream, StreamExt};
-use tokio::net::TcpListener;
 use tonic::codec::CompressionEncoding;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use crate::api::settings::trace_settings;
 use crate::api::{BODY_LIMIT, EXTENSIONS, NO_SHARED_MEMORY, repository};
 use crate::fault::Fault;
 use crate::line::App;
@@ -42,28 +43,15 @@ use inference::*;
 /// The most requests of one stream that are worked on at a time: enough to fill a batch.
 const IN_FLIGHT: usize = 32;
 
-/// How often a silent connection is asked whether its client is still there, and how long that may take.
-const ALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
-
-/// Answers on this socket until told to stop, then finishes what runs.
-pub async fn serve(
-    listener: TcpListener,
-    app: Arc<App>,
-    stop: impl Future<Output = ()>,
-) -> io::Result<()> {
+/// The service's calls.
+pub fn router(app: Arc<App>) -> Router {
     let service = GrpcInferenceServiceServer::new(Front { app })
         .max_decoding_message_size(BODY_LIMIT)
         .max_encoding_message_size(usize::MAX)
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Deflate);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Server::builder()
-        .http2_keepalive_interval(Some(ALIVE.0))
-        .http2_keepalive_timeout(Some(ALIVE.1))
-        .add_service(service)
-        .serve_with_incoming_shutdown(incoming, stop)
-        .await
-        .map_err(io::Error::other)
+    let calls = Routes::new(service).into_axum_router();
+    calls.layer(from_fn(deadline::keep))
 }
 
 /// The service.
@@ -210,11 +198,11 @@ impl GrpcInferenceService for Front {
 
     async fn model_statistics(
         &self,
-        _: Request<ModelStatisticsRequest>,
+        request: Request<ModelStatisticsRequest>,
     ) -> Outcome<ModelStatisticsResponse> {
-        Err(Status::unimplemented(
-            "statistics are not served by this version",
-        ))
+        let ModelStatisticsRequest { name, version } = request.into_inner();
+        let models = self.app.versions(asked(&name), asked(&version));
+        given(models.map(|models| told::statistics(&models)))
     }
 
     async fn repository_index(
@@ -289,16 +277,25 @@ impl GrpcInferenceService for Front {
 
     async fn trace_setting(
         &self,
-        _: Request<TraceSettingRequest>,
+        request: Request<TraceSettingRequest>,
     ) -> Outcome<TraceSettingResponse> {
-        Err(Status::unimplemented(
-            "trace settings are not served by this version",
-        ))
+        let TraceSettingRequest {
+            settings,
+            model_name,
+        } = request.into_inner();
+        if let Some(name) = asked(&model_name) {
+            self.app.model(name, None).map_err(refusal)?;
+        }
+        let now = trace_settings(&told::wanted_of_trace(settings));
+        given(now.map(|now| told::trace(&now)))
     }
 
-    async fn log_settings(&self, _: Request<LogSettingsRequest>) -> Outcome<LogSettingsResponse> {
-        Err(Status::unimplemented(
-            "log settings are not served by this version",
-        ))
+    async fn log_settings(
+        &self,
+        request: Request<LogSettingsRequest>,
+    ) -> Outcome<LogSettingsResponse> {
+        let wanted = told::wanted_of_log(request.into_inner().settings);
+        let changed = self.app.log.change(&wanted).map_err(Fault::bad);
+        given(changed.map(|()| told::log(&self.app.log.settings())))
     }
 }

@@ -5,9 +5,12 @@ mod encoding;
 mod json_tensor;
 mod kserve_grpc;
 mod kserve_http;
+pub mod metrics;
 mod openai;
 mod parameters;
 mod repository;
+mod settings;
+mod statistics;
 
 use std::sync::Arc;
 
@@ -26,7 +29,7 @@ use crate::line::{App, InferRequest};
 use encoding::Encoding;
 use parameters::Parameters;
 
-pub use kserve_grpc::serve as serve_grpc;
+pub use kserve_grpc::router as grpc_router;
 
 /// The largest request body, also once inflated; the proxy's own default.
 const BODY_LIMIT: usize = 32 << 20;
@@ -37,6 +40,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health", get(health))
         .merge(kserve_http::router())
         .merge(repository::router())
+        .merge(settings::router())
+        .merge(statistics::router())
         .merge(openai::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
@@ -155,13 +160,16 @@ const NO_SHARED_MEMORY: &str = "shared memory is not served: a worker behind a p
                                 be; send tensors in the request, as bytes where size matters";
 
 /// What the worker says of itself (KServe's server metadata), the same in both protocols.
-const EXTENSIONS: [&str; 6] = [
+const EXTENSIONS: [&str; 9] = [
     "binary_tensor_data",
     "classification",
+    "logging",
     "model_configuration",
     "model_repository",
     "parameters",
     "schedule_policy",
+    "statistics",
+    "trace",
 ];
 
 /// 200 with a JSON body.

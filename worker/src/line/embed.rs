@@ -10,8 +10,8 @@ use crate::batch::Urgency;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
 use crate::line::Model;
+use crate::observe::Count;
 use crate::repository::Embedding;
-use crate::runner::Runner;
 use crate::tensor::{Datatype, Signature, Tensor, TensorSpec};
 use crate::text::{Feed, Reader, Row, vectors};
 use crate::units::Pooling;
@@ -125,11 +125,12 @@ impl Embedder {
     /// One batch: rows in, vectors out.
     async fn run(
         self: &Arc<Self>,
-        runner: &Runner,
+        model: &Model,
         rows: Vec<Row>,
+        count: &mut Count,
     ) -> Result<Vec<Vec<f32>>, Fault> {
         let inputs = self.inputs(&rows);
-        let run = runner.run(inputs, vec![self.output], Urgency::default());
+        let run = model.run(inputs, vec![self.output], Urgency::default(), count);
         let outputs = run.await?;
         let this = Arc::clone(self);
         off_reactor(move || this.pool(&outputs, &rows)).await
@@ -141,6 +142,7 @@ pub async fn embed(
     model: &Model,
     embedder: &Arc<Embedder>,
     inputs: Inputs,
+    count: &mut Count,
 ) -> Result<Embedded, Fault> {
     let reader = Arc::clone(embedder);
     let rows = off_reactor(move || reader.read(inputs)).await?;
@@ -151,7 +153,7 @@ pub async fn embed(
     let most = model.most_rows.filter(|most| *most > 0).unwrap_or(BATCH);
     for places in order.chunks(BATCH.min(most)) {
         let batch = places.iter().map(|&index| rows[index].clone()).collect();
-        let vectors = embedder.run(&model.runner, batch).await?;
+        let vectors = embedder.run(model, batch, count).await?;
         for (&place, vector) in places.iter().zip(vectors) {
             placed[place] = vector;
         }

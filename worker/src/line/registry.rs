@@ -102,6 +102,14 @@ impl Registry {
         newest.cloned().collect()
     }
 
+    /// Every version that answers of the models with such names.
+    pub fn every(&self, such: impl Fn(&ModelName) -> bool) -> Vec<Arc<Model>> {
+        let shelves = self.shelves.read();
+        let chosen = shelves.iter().filter(|(name, _)| such(name));
+        let versions = chosen.flat_map(|(_, shelf)| shelf.served.values());
+        versions.cloned().collect()
+    }
+
     /// The versions of a model that answer.
     pub fn versions(&self, name: &ModelName) -> Vec<u64> {
         let shelves = self.shelves.read();

@@ -19,13 +19,15 @@ use crate::units::{ModelName, Seconds};
 pub struct Keeper {
     app: Arc<App>,
     loader: Arc<Loader>,
+    /// The folder as it was before the models were first looked for: what changes while they load is a change.
+    watch: Watch,
 }
 
 impl Keeper {
     /// A keeper of this app's models.
-    pub fn new(app: Arc<App>, loader: Loader) -> Keeper {
+    pub fn new(app: Arc<App>, loader: Loader, watch: Watch) -> Keeper {
         let loader = Arc::new(loader);
-        Keeper { app, loader }
+        Keeper { app, loader, watch }
     }
 
     /// Loads what was found at the start; the models that failed, each with its reason. A model is its own mistake
@@ -65,8 +67,7 @@ impl Keeper {
     }
 
     /// Follows the folder for ever, looking at it this often.
-    pub async fn follow(self, interval: Seconds) {
-        let mut watch = Watch::begin(fingerprints(&self.app.folder).unwrap_or_default());
+    pub async fn follow(mut self, interval: Seconds) {
         loop {
             tokio::time::sleep(interval.to_duration()).await;
             let there = match fingerprints(&self.app.folder) {
@@ -77,7 +78,7 @@ impl Keeper {
                     continue;
                 }
             };
-            for change in watch.look(there) {
+            for change in self.watch.look(there) {
                 // A failure was logged, and is in the index.
                 let _ = self
                     .aside(move |app, loader| follow_one(app, loader, change))
@@ -103,6 +104,7 @@ fn follow_one(app: &App, loader: &Loader, change: Change) -> Result<(), Fault> {
         Change::Unload(name) => {
             tracing::info!(model = name.as_str(), "unloaded: its folder is gone");
             app.registry.forget(&name);
+            app.ledger.forget(&name);
             Ok(())
         }
     }
@@ -145,7 +147,7 @@ fn check_there(folder: &Path, name: &ModelName) -> Result<(), Fault> {
 
 /// Loads a model and puts it into service; the problem is that of the versions that failed.
 fn place(app: &App, loader: &Loader, plan: &repository::ModelPlan) -> Result<(), String> {
-    let versions = loader.load(plan);
+    let versions = loader.load(plan, &app.ledger);
     let problem = |(version, loaded): &(u64, Result<_, String>)| {
         let problem = loaded.as_ref().err()?;
         Some(format!("version {version}: {problem}"))

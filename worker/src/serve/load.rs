@@ -11,7 +11,8 @@ use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Embedder, Model};
+use crate::line::{Device, Embedder, Model};
+use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
 use crate::serve::{Control, Settings, Stop};
@@ -25,8 +26,14 @@ pub struct Loader {
     clock: Clock,
 }
 
+/// The one device of this version.
+const CPU: Device = Device {
+    name: "cpu",
+    fallback: false,
+};
+
 /// The models and the library, or everything that is wrong with either. A folder of echoes needs no library.
-pub fn prepare(settings: &Settings) -> Result<(Found, Loader), Stop> {
+pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Stop> {
     let found = repository::scan(&settings.models);
     let needs_library = match &found {
         Ok(found) => !found.values().flatten().all(is_echo) || found.is_empty(),
@@ -60,7 +67,7 @@ pub fn prepare(settings: &Settings) -> Result<(Found, Loader), Stop> {
             let loader = Loader {
                 environment: environment.map(|(environment, _)| environment),
                 threads: settings.threads,
-                clock: Clock::start(),
+                clock,
             };
             Ok((found, loader))
         }
@@ -74,12 +81,21 @@ fn is_echo(plan: &ModelPlan) -> bool {
 
 impl Loader {
     /// Every version of a model, or why it can't be loaded.
-    pub fn load(&self, plan: &ModelPlan) -> Vec<(u64, Result<Model, String>)> {
-        let one = |version: &VersionPlan| (version.version, self.load_version(plan, version));
+    pub fn load(&self, plan: &ModelPlan, ledger: &Ledger) -> Vec<(u64, Result<Model, String>)> {
+        let one = |version: &VersionPlan| {
+            let loaded = self.load_version(plan, version, ledger);
+            (version.version, loaded)
+        };
         plan.versions.iter().map(one).collect()
     }
 
-    fn load_version(&self, plan: &ModelPlan, version: &VersionPlan) -> Result<Model, String> {
+    fn load_version(
+        &self,
+        plan: &ModelPlan,
+        version: &VersionPlan,
+        ledger: &Ledger,
+    ) -> Result<Model, String> {
+        let start = self.clock.now();
         let config = &plan.config;
         let platform = match version.graph {
             Some(_) => "onnxruntime_onnx",
@@ -96,8 +112,9 @@ impl Loader {
             Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
         };
         let limits = config.limits.clone();
-        let runner =
-            Runner::start(engines, limits, self.clock).map_err(|error| error.to_string())?;
+        let tally = ledger.tally(&plan.name, version.version);
+        let runner = Runner::start(engines, limits, self.clock, Arc::clone(&tally))
+            .map_err(|error| error.to_string())?;
         tracing::info!(
             model = plan.name.as_str(),
             version = version.version,
@@ -114,6 +131,9 @@ impl Loader {
             most_rows: config.max_batch_size,
             labels: plan.labels.clone(),
             document: config.document.clone(),
+            device: CPU,
+            load: self.clock.now() - start,
+            tally,
             runner,
             embedder,
         })

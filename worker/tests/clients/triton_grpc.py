@@ -140,6 +140,20 @@ refused(lambda: stub.ModelInfer(over), "OUT_OF_RANGE", "too large")
 bomb = grpc.insecure_channel(sys.argv[1], compression=grpc.Compression.Gzip, options=[("grpc.max_send_message_length", -1)])
 refused(lambda: service_pb2_grpc.GRPCInferenceServiceStub(bomb).ModelInfer(over), "RESOURCE_EXHAUSTED", "limit")
 
+stats = client.get_inference_statistics("plus").model_stats
+assert stats[0].inference_count >= 6 and stats[0].inference_stats.success.count == stats[0].inference_count, stats
+assert stats[0].inference_stats.fail.count >= 1 and stats[0].batch_stats[0].batch_size == 1, stats
+assert {one.name for one in client.get_inference_statistics().model_stats} >= {"plus", "scores", "log"}
+refused(lambda: client.get_inference_statistics("minus"), "NOT_FOUND", "minus")
+
+assert list(client.get_trace_settings().settings["trace_level"].value) == ["OFF"]
+assert list(client.update_trace_settings("plus", {"trace_level": None}).settings["trace_rate"].value) == ["1000"]
+refused(lambda: client.update_trace_settings(settings={"trace_level": "TIMESTAMPS"}), "INVALID_ARGUMENT", "no traces")
+refused(lambda: client.get_trace_settings("minus"), "NOT_FOUND", "minus")
+level = client.update_log_settings({"log_verbose_level": 1}).settings["log_verbose_level"].uint32_param
+assert level == 1 and client.get_log_settings().settings["log_verbose_level"].uint32_param == 1
+refused(lambda: client.update_log_settings({"log_file": "/tmp/x"}), "INVALID_ARGUMENT", "no file")
+
 refused(lambda: client.get_system_shared_memory_status(), "UNIMPLEMENTED", "shared memory", "behind a proxy")
 refused(lambda: client.unregister_cuda_shared_memory(), "UNIMPLEMENTED", "shared memory")
 print("ok")

@@ -218,8 +218,6 @@ fn a_graph_that_the_description_does_not_fit_is_refused_at_the_start() {
         serve.args([
             "--http",
             "127.0.0.1:0",
-            "--grpc",
-            "127.0.0.1:0",
             "--onnxruntime",
             library.to_str().unwrap(),
         ]);

@@ -1,9 +1,7 @@
 //! KServe v2 over gRPC, asked by the official clients; their scripts say what they expect.
 
-use std::process::{Command, Stdio};
-
 use crate::support::models::{put_log, put_plus, put_scores, put_slow, put_types};
-use crate::support::{Worker, command, run_client};
+use crate::support::{Worker, run_client};
 
 fn everything() -> (tempfile::TempDir, Worker) {
     let models = tempfile::tempdir().unwrap();
@@ -39,22 +37,4 @@ fn a_call_whose_deadline_passed_in_line_is_not_run() {
     put_slow(models.path());
     let worker = Worker::start(models.path());
     run_client("triton_grpc_deadline.py", &worker.grpc);
-    let log = worker.whole_log();
-    assert_eq!(log.matches("a batch begins").count(), 3, "{log}");
-}
-
-#[test]
-fn a_grpc_port_in_use_ends_the_worker_and_names_the_port() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let models = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(models.path().join("echo/1")).unwrap();
-    std::fs::write(models.path().join("echo/model.toml"), "engine = \"echo\"").unwrap();
-    let mut serve = command(&["serve", "--models", models.path().to_str().unwrap()]);
-    serve.args(["--http", "127.0.0.1:0", "--grpc", &address]);
-    let ended: &mut Command = serve.stderr(Stdio::piped());
-    let output = ended.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("--grpc {address}")), "{said}");
 }

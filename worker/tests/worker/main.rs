@@ -12,4 +12,6 @@ mod kserve;
 mod library;
 mod process;
 mod repository;
+mod settings;
+mod statistics;
 mod support;

@@ -34,8 +34,8 @@ fn wrong_arguments_exit_2_and_are_named() {
     for (arguments, word) in [
         (&["serve"][..], "--models"),
         (
-            &["serve", "--models", "x", "--metrics", "127.0.0.1:1"],
-            "--metrics",
+            &["serve", "--models", "x", "--gprc", "127.0.0.1:1"],
+            "--gprc",
         ),
         (
             &["serve", "--models", "x", "--device", "cuda"],
@@ -80,8 +80,6 @@ fn a_folder_of_which_nothing_can_be_loaded_exits_2_and_says_why() {
         models.path().to_str().unwrap(),
         "--http",
         "127.0.0.1:0",
-        "--grpc",
-        "127.0.0.1:0",
         "--onnxruntime",
         library.to_str().unwrap(),
     ]);
@@ -105,17 +103,18 @@ fn a_port_in_use_exits_1_and_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let library = library();
-    let (code, said) = run(&[
-        "serve",
-        "--models",
-        models.path().to_str().unwrap(),
-        "--http",
-        &address,
-        "--onnxruntime",
-        library.to_str().unwrap(),
-    ]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains(&address), "{said}");
+    let folder = models.path().to_str().unwrap();
+    for flag in ["--http", "--grpc", "--metrics"] {
+        let mut arguments = vec!["serve", "--models", folder];
+        arguments.extend(["--onnxruntime", library.to_str().unwrap()]);
+        arguments.extend([flag, &address]);
+        if flag != "--http" {
+            arguments.extend(["--http", "127.0.0.1:0"]);
+        }
+        let (code, said) = run(&arguments);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("{flag} {address}")), "{said}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::models::{put, put_plus, put_slow, slow_request};
 use crate::support::onnx::{Graph, Type};
-use crate::support::{Answer, PATIENCE, Worker, command, library, run_client};
+use crate::support::{Answer, Worker, run_client, until};
 
 /// `y` = `x` plus a number, in rows of two.
 fn adder(number: f32) -> Graph {
@@ -42,25 +42,6 @@ fn added(worker: &Worker) -> Answer {
 
 fn sum(answer: &Answer) -> f64 {
     answer.json()["outputs"][0]["data"][0].as_f64().unwrap()
-}
-
-fn served_with(models: &Path, arguments: &[&str]) -> Worker {
-    let library = library();
-    let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
-    serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
-    serve.args(["--onnxruntime", library.to_str().unwrap()]);
-    let mut worker = Worker::spawn(serve.args(arguments));
-    worker.wait_for_line("ready");
-    worker
-}
-
-/// Asks again until the answer is as wanted.
-#[expect(clippy::disallowed_methods, reason = "a deadline")]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
-    }
 }
 
 #[test]
@@ -259,7 +240,7 @@ fn unloaded_models_are_404_and_come_back() {
 fn nothing_is_loaded_by_request_unless_the_operator_lets_clients() {
     let models = tempfile::tempdir().unwrap();
     put_plus(models.path());
-    let worker = served_with(models.path(), &["--model-control", "none"]);
+    let worker = Worker::start_with(models.path(), &["--model-control", "none"]);
     for verb in ["load", "unload"] {
         let answer = worker.post(&format!("/v2/repository/models/plus/{verb}"), "");
         assert_eq!(answer.status, 400, "{answer:?}");
@@ -276,7 +257,7 @@ fn the_folder_is_followed_when_polled() {
     let models = tempfile::tempdir().unwrap();
     put_plus(models.path());
     let arguments = ["--model-control", "poll", "--poll-seconds", "1"];
-    let worker = served_with(models.path(), &arguments);
+    let worker = Worker::start_with(models.path(), &arguments);
     put_version(models.path(), "1", 1.0);
     until("the new model answers", || added(&worker).status == 200);
     fs::create_dir_all(models.path().join("bad/1")).unwrap();

@@ -69,6 +69,15 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// The command that serves a folder of models on free ports.
+fn serve(models: &Path) -> Command {
+    let library = library();
+    let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
+    serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
+    serve.args(["--onnxruntime", library.to_str().unwrap()]);
+    serve
+}
+
 /// A worker that serves a folder of models. Killed when dropped.
 pub struct Worker {
     child: Child,
@@ -78,6 +87,8 @@ pub struct Worker {
     pub address: String,
     /// Where it answers gRPC.
     pub grpc: String,
+    /// Where it tells metrics.
+    pub metrics: String,
 }
 
 impl Worker {
@@ -90,16 +101,18 @@ impl Worker {
 
     /// Starts on a free port and waits only until it listens.
     pub fn loading(models: &Path) -> Worker {
-        let library = library();
-        let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
-        serve.args(["--http", "127.0.0.1:0", "--threads", "1"]);
-        serve.args(["--onnxruntime", library.to_str().unwrap()]);
-        Worker::spawn(serve.env("FOREBAY_LOG", "forebay_worker=debug"))
+        Worker::spawn(serve(models).env("FOREBAY_LOG", "forebay_worker=debug"))
     }
 
-    /// Starts this command, with a free port for gRPC, and waits until it listens.
+    /// Starts with further arguments and what it logs by default, and waits until all models answer.
+    pub fn start_with(models: &Path, arguments: &[&str]) -> Worker {
+        let mut worker = Worker::spawn(serve(models).args(arguments));
+        worker.wait_for_line("ready");
+        worker
+    }
+
+    /// Starts this command and waits until it listens.
     pub fn spawn(command: &mut Command) -> Worker {
-        command.args(["--grpc", "127.0.0.1:0"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
@@ -114,11 +127,16 @@ impl Worker {
             log: String::new(),
             address: String::new(),
             grpc: String::new(),
+            metrics: String::new(),
         };
-        let line = worker.wait_for_line("listening for gRPC on ");
-        worker.grpc = line.split(" on ").nth(1).unwrap().trim().to_owned();
-        let line = worker.wait_for_line("listening on http://");
-        worker.address = line.split("http://").nth(1).unwrap().trim().to_owned();
+        let mut told = |words: &str| {
+            let line = worker.wait_for_line(words);
+            let address = line.split(words).nth(1).unwrap().trim();
+            address.trim_end_matches("/metrics").to_owned()
+        };
+        let (metrics, grpc) = (told("metrics on http://"), told("gRPC on "));
+        let address = told("listening on http://");
+        (worker.metrics, worker.grpc, worker.address) = (metrics, grpc, address);
         worker
     }
 
@@ -169,6 +187,13 @@ impl Worker {
         self.send("GET", path, &[], b"")
     }
 
+    /// All metrics.
+    pub fn metrics(&self) -> String {
+        let answer = send_to(&self.metrics, "GET", "/metrics", &[], b"").finish();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body
+    }
+
     pub fn post(&self, path: &str, body: &str) -> Answer {
         self.send("POST", path, &[], body.as_bytes())
     }
@@ -179,18 +204,32 @@ impl Worker {
 
     /// Sends a request and leaves the answer to be read later.
     pub fn begin(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: worker\r\nconnection: close\r\n");
-        for header in headers {
-            head.push_str(&format!("{header}\r\n"));
-        }
-        head.push_str(&format!("content-length: {length}\r\n\r\n"));
-        stream.write_all(head.as_bytes()).unwrap();
-        // A worker that refuses early may close before it has read everything.
-        let _ = stream.write_all(body);
-        Exchange { stream }
+        send_to(&self.address, method, path, headers, body)
+    }
+}
+
+/// Sends a request to an address and leaves the answer to be read later.
+fn send_to(address: &str, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: worker\r\nconnection: close\r\n");
+    for header in headers {
+        head.push_str(&format!("{header}\r\n"));
+    }
+    head.push_str(&format!("content-length: {length}\r\n\r\n"));
+    stream.write_all(head.as_bytes()).unwrap();
+    // A worker that refuses early may close before it has read everything.
+    let _ = stream.write_all(body);
+    Exchange { stream }
+}
+
+/// Asks again until the answer is as wanted.
+#[expect(clippy::disallowed_methods, reason = "a deadline")]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
     }
 }
 
