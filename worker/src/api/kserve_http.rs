@@ -135,10 +135,6 @@ async fn infer_inner(
     answer.response(headers).await
 }
 
-/// Memory that a client shares with the worker is not taken: it would have to be on this very machine, and the proxy
-/// in front sends a request to another one as it sees fit.
 async fn no_shared_memory() -> Response {
-    let problem = "shared memory is not served: a worker behind a proxy can't tell whose memory it would be; send \
-                   tensors in the request, as binary data where size matters";
-    refusal(&Fault::new(Kind::NotServed, problem))
+    refusal(&Fault::new(Kind::NotServed, super::NO_SHARED_MEMORY))
 }

@@ -3,6 +3,7 @@
 
 mod encoding;
 mod json_tensor;
+mod kserve_grpc;
 mod kserve_http;
 pub mod metrics;
 mod openai;
@@ -24,8 +25,11 @@ use axum::routing::get;
 use serde::Serialize;
 
 use crate::fault::{Fault, Kind};
-use crate::line::App;
+use crate::line::{App, InferRequest};
 use encoding::Encoding;
+use parameters::Parameters;
+
+pub use kserve_grpc::router as grpc_router;
 
 /// The largest request body, also once inflated; the proxy's own default.
 const BODY_LIMIT: usize = 32 << 20;
@@ -140,6 +144,20 @@ fn unreadable(error: &serde_json::Error) -> Fault {
         "the body can't be read: a string stands where something else is expected, at line {line} column {column}"
     ))
 }
+
+/// An infer request of either protocol, read.
+struct Asked {
+    /// Given back with the answer.
+    id: Option<String>,
+    /// The client's own, given back with the answer.
+    parameters: Parameters,
+    /// What is to be run.
+    request: InferRequest,
+}
+
+/// Why memory that a client shares with the worker is not taken.
+const NO_SHARED_MEMORY: &str = "shared memory is not served: a worker behind a proxy can't tell whose memory it would \
+                                be; send tensors in the request, as bytes where size matters";
 
 /// What the worker says of itself (KServe's server metadata), the same in both protocols.
 const EXTENSIONS: [&str; 9] = [

@@ -12,7 +12,8 @@ mod queue;
 mod typed;
 mod warmup;
 
-use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -134,13 +135,23 @@ pub fn read(text: &str, folder: &str) -> Result<Config, String> {
     Ok(config)
 }
 
+/// A configuration, as `/config` shows it, in the bytes of protobuf's ModelConfig.
+pub fn encode(document: &Value) -> Result<Vec<u8>, String> {
+    let message = DynamicMessage::deserialize(descriptor()?, document);
+    Ok(message.map_err(|error| error.to_string())?.encode_to_vec())
+}
+
 fn parse(text: &str) -> Result<DynamicMessage, String> {
+    DynamicMessage::parse_text_format(descriptor()?, &with_colons(text))
+        .map_err(|error| error.to_string())
+}
+
+/// The fields of a configuration.
+fn descriptor() -> Result<MessageDescriptor, String> {
     let table = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.bin"));
     let table = DescriptorPool::decode(&table[..]).map_err(|error| error.to_string())?;
     let descriptor = table.get_message_by_name("inference.ModelConfig");
-    let descriptor = descriptor.ok_or("the table of fields lacks ModelConfig")?;
-    DynamicMessage::parse_text_format(descriptor, &with_colons(text))
-        .map_err(|error| error.to_string())
+    descriptor.ok_or_else(|| "the table of fields lacks ModelConfig".into())
 }
 
 /// The message with Triton's own names; without what has its default value if `short`.

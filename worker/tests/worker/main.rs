@@ -8,6 +8,7 @@
 
 mod cache;
 mod embeddings;
+mod grpc;
 mod kserve;
 mod library;
 mod process;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::api::json_tensor::Cells;
 use crate::api::parameters::{self, Parameters};
-use crate::api::unreadable;
+use crate::api::{Asked, unreadable};
 use crate::fault::Fault;
 use crate::line::{self, Form, InferRequest, Model, Named, Wanted};
 use crate::tensor::{Axis, Datatype, Elements, Tensor, TensorSpec};
@@ -15,18 +15,12 @@ use crate::tensor::{Axis, Datatype, Elements, Tensor, TensorSpec};
 /// Where the JSON of a body ends.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// What a client asks for.
-pub struct Asked {
-    /// Given back with the answer.
-    pub id: Option<String>,
-    /// The client's own, given back with the answer.
-    pub parameters: Parameters,
-    /// What is to be run.
-    pub request: InferRequest,
-}
-
 /// Reads a body.
-pub fn read(model: &Model, headers: &HeaderMap, body: &[u8]) -> Result<Asked, Fault> {
+pub(in crate::api) fn read(
+    model: &Model,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Asked, Fault> {
     let length = header_length(headers, body.len())?;
     if length == Some(0) {
         return alone(model, body);
