@@ -142,7 +142,7 @@ fn unreadable(error: &serde_json::Error) -> Fault {
 }
 
 /// What the worker says of itself (KServe's server metadata), the same in both protocols.
-const EXTENSIONS: [&str; 9] = [
+const EXTENSIONS: [&str; 10] = [
     "binary_tensor_data",
     "classification",
     "logging",
@@ -150,6 +150,7 @@ const EXTENSIONS: [&str; 9] = [
     "model_repository",
     "parameters",
     "schedule_policy",
+    "sequence",
     "statistics",
     "trace",
 ];

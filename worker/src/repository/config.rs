@@ -9,6 +9,7 @@
 //! leaves `max_batch_size` out gets batches wherever the graph allows them, where Triton would guess 4.
 
 mod queue;
+mod sequence;
 mod typed;
 mod warmup;
 
@@ -18,6 +19,7 @@ use serde_json::Value;
 
 use typed::Typed;
 
+pub use sequence::{Control, SequencePlan, Signal, State, Switch};
 pub use warmup::{Filling, Warmup, With};
 
 use crate::batch::Limits;
@@ -38,12 +40,7 @@ const IGNORED: [&str; 7] = [
 ];
 
 /// Fields without which the model would answer something else.
-const REFUSED: [&str; 4] = [
-    "sequence_batching",
-    "ensemble_scheduling",
-    "batch_input",
-    "batch_output",
-];
+const REFUSED: [&str; 3] = ["ensemble_scheduling", "batch_input", "batch_output"];
 
 /// What a `config.pbtxt` says, or what holds without one.
 #[derive(Debug)]
@@ -65,6 +62,8 @@ pub struct Config {
     pub file: String,
     /// How requests wait and gather.
     pub limits: Limits,
+    /// How requests form sequences, if they do.
+    pub sequence: Option<SequencePlan>,
     /// What is run before it is ready.
     pub warmups: Vec<Warmup>,
     /// Whether answers are kept.
@@ -154,7 +153,6 @@ fn json(message: &DynamicMessage, short: bool) -> Result<Value, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The fields that are heeded, as typed.
 /// Puts the colon before a list of messages, as in `input [ { ... } ]`: protobuf's text form may leave it out, nearly
 /// every file does, and the library (prost-reflect 0.16) insists on it.
 fn with_colons(text: &str) -> String {
@@ -281,6 +279,62 @@ mod tests {
     }
 
     #[test]
+    fn sequences_are_read() {
+        let text = r#"
+            max_batch_size: 4
+            input { name: "x" data_type: TYPE_FP32 dims: 1 }
+            output { name: "y" data_type: TYPE_FP32 dims: 1 }
+            instance_group { count: 2 }
+            sequence_batching {
+                max_sequence_idle_microseconds: 2500000
+                oldest { max_candidate_sequences: 16 preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 100 }
+                control_input [
+                    { name: "START" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] },
+                    { name: "END" control [ { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } ] },
+                    { name: "READY" control [ { kind: CONTROL_SEQUENCE_READY int32_false_true: [ -1, 1 ] } ] },
+                    { name: "ID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_INT64 } ] }
+                ]
+                state [ {
+                    input_name: "in" output_name: "out" data_type: TYPE_INT32 dims: [ -1, 3 ]
+                    initial_state: { name: "begin" data_type: TYPE_INT32 dims: [ 2, 3 ] data_file: "six" }
+                } ]
+            }"#;
+        let config = read(text, "m").unwrap();
+        let plan = config.sequence.unwrap();
+        assert_eq!((plan.idle, plan.most), (Seconds(2.5), 32));
+        let signals: Vec<Signal> = plan.controls.iter().map(|one| one.signal).collect();
+        let switch = |off, on| Switch { off, on };
+        assert_eq!(
+            signals,
+            [
+                Signal::Start(switch(0.0, 1.0)),
+                Signal::End(switch(0.0, 1.0)),
+                Signal::Ready(switch(-1.0, 1.0)),
+                Signal::Correlation
+            ]
+        );
+        let [state] = &plan.states[..] else {
+            panic!("not one state")
+        };
+        assert_eq!(
+            (state.dims.as_slice(), state.first.as_slice()),
+            (&[-1, 3][..], &[2, 3][..])
+        );
+        assert_eq!(state.file.as_deref(), Some("six"));
+        let limits = &config.limits;
+        assert_eq!((limits.rows, limits.preferred.as_slice()), (4, &[2][..]));
+        let names: Vec<&str> = config.inputs.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["x", "START", "END", "READY", "ID", "in"]);
+        assert_eq!(config.outputs[1].name, "out");
+        let direct = read("max_batch_size: 4 sequence_batching { direct {} }", "m").unwrap();
+        let plan = direct.sequence.unwrap();
+        assert_eq!(
+            (plan.idle, plan.most, direct.limits.rows),
+            (Seconds(1.0), 4, 4)
+        );
+    }
+
+    #[test]
     fn a_typed_batch_size_without_dynamic_batching_runs_each_request_alone() {
         assert_eq!(read("max_batch_size: 8", "m").unwrap().limits.rows, 1);
         let together = read("max_batch_size: 8 dynamic_batching {}", "m").unwrap();
@@ -301,7 +355,22 @@ mod tests {
             ("instance_group { kind: KIND_GPU }", "KIND_GPU"),
             ("instance_group { count: 65 }", "65 instances"),
             ("instance_group { count: -1 }", "count: -1"),
-            ("sequence_batching {}", "sequence_batching"),
+            (
+                "sequence_batching { control_input { name: \"START\" control { kind: CONTROL_SEQUENCE_START } } }",
+                "control_input \"START\": expected one of int32_false_true",
+            ),
+            (
+                "sequence_batching { control_input { name: \"ID\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } }",
+                "data_type: expected TYPE_UINT64",
+            ),
+            (
+                "sequence_batching { state { input_name: \"s\" output_name: \"t\" data_type: TYPE_FP32 dims: -1 } }",
+                "state \"s\": [-1] is no shape to begin with",
+            ),
+            (
+                "sequence_batching { iterative_sequence: true }",
+                "iterative_sequence",
+            ),
             ("ensemble_scheduling {}", "ensemble_scheduling"),
             ("model_transaction_policy { decoupled: true }", "decoupled"),
             (
