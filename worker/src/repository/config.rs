@@ -8,11 +8,13 @@
 //! Two departures from Triton: the queue is bounded also when `max_queue_size` is 0, since memory is; and a file that
 //! leaves `max_batch_size` out gets batches wherever the graph allows them, where Triton would guess 4.
 
+mod place;
 mod queue;
 mod sequence;
 mod typed;
 mod warmup;
 
+use miette::Diagnostic;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde::Deserialize;
 use serde_json::Value;
@@ -120,14 +122,16 @@ pub fn read(text: &str, folder: &str) -> Result<Config, String> {
     let message = parse(text)?;
     let refused = REFUSED.iter().find(|name| message.has_field_by_name(name));
     if let Some(name) = refused {
-        return Err(format!("{name} is not served by this version"));
+        let problem = format!("{name} is not served by this version");
+        return Err(place::of_field(text, &problem));
     }
     let ignored = IGNORED
         .iter()
         .filter(|name| message.has_field_by_name(name));
     let ignored: Vec<String> = ignored.map(|name| format!("{name} is ignored")).collect();
     let typed = Typed::deserialize(json(&message, true)?).map_err(|error| error.to_string())?;
-    let mut config = typed.check(folder)?;
+    let config = typed.check(folder);
+    let mut config = config.map_err(|problem| place::of_field(text, &problem))?;
     config.warnings.extend(ignored);
     config.document = json(&message, false)?;
     Ok(config)
@@ -138,8 +142,14 @@ fn parse(text: &str) -> Result<DynamicMessage, String> {
     let table = DescriptorPool::decode(&table[..]).map_err(|error| error.to_string())?;
     let descriptor = table.get_message_by_name("inference.ModelConfig");
     let descriptor = descriptor.ok_or("the table of fields lacks ModelConfig")?;
-    DynamicMessage::parse_text_format(descriptor, &with_colons(text))
-        .map_err(|error| error.to_string())
+    let (whole, colons) = with_colons(text);
+    DynamicMessage::parse_text_format(descriptor, &whole).map_err(|error| {
+        // Without a place it is the end that came too early.
+        let place = error.labels().and_then(|mut labels| labels.next());
+        let place = place.map_or(whole.len(), |label| label.offset());
+        let added = colons.iter().filter(|colon| **colon < place).count();
+        place::at(text, place - added, &error.to_string())
+    })
 }
 
 /// The message with Triton's own names; without what has its default value if `short`.
@@ -154,9 +164,10 @@ fn json(message: &DynamicMessage, short: bool) -> Result<Value, String> {
 }
 
 /// Puts the colon before a list of messages, as in `input [ { ... } ]`: protobuf's text form may leave it out, nearly
-/// every file does, and the library (prost-reflect 0.16) insists on it.
-fn with_colons(text: &str) -> String {
+/// every file does, and the library (prost-reflect 0.16) insists on it. Says where in the result the added ones stand.
+fn with_colons(text: &str) -> (String, Vec<usize>) {
     let mut whole = String::with_capacity(text.len() + 16);
+    let mut added = Vec::new();
     let (mut quote, mut escaped, mut comment) = (None, false, false);
     // The last character that was neither space nor comment.
     let mut last = ' ';
@@ -173,7 +184,10 @@ fn with_colons(text: &str) -> String {
             match character {
                 '#' => comment = true,
                 '"' | '\'' => quote = Some(character),
-                '[' if last.is_alphanumeric() || last == '_' => whole.push(':'),
+                '[' if last.is_alphanumeric() || last == '_' => {
+                    added.push(whole.len());
+                    whole.push(':');
+                }
                 _ => {}
             }
             if !character.is_whitespace() && !comment {
@@ -182,7 +196,7 @@ fn with_colons(text: &str) -> String {
         }
         whole.push(character);
     }
-    whole
+    (whole, added)
 }
 
 fn at_least(field: &str, value: i64, least: i64) -> String {
@@ -410,10 +424,42 @@ mod tests {
     }
 
     #[test]
+    fn mistakes_have_a_place() {
+        for (text, place) in [
+            (
+                "name: \"m\"\nmax_batch_sise: 4",
+                "line 2, column 1: field 'max_batch_sise' not found",
+            ),
+            (
+                "input [ { name: \"a\" }, { name: \"b\" dims [ 1 ] dimms: 1 } ]",
+                "line 1, column 47: field 'dimms'",
+            ),
+            (
+                "\n\n  max_batch_size: -1 # no\n",
+                "line 3, column 3: max_batch_size: -1;",
+            ),
+            ("input { name: \"a\"\n", "line 2, column 1: expected"),
+            (
+                "instance_group {\n  kind: KIND_CPUS }",
+                "line 2, column 9: value 'KIND_CPUS'",
+            ),
+            (
+                "name: \"m\"\nensemble_scheduling {}",
+                "line 2, column 1: ensemble_scheduling",
+            ),
+        ] {
+            let said = read(text, "m").unwrap_err();
+            assert!(said.starts_with(place), "{place:?} does not begin {said:?}");
+        }
+        let said = read("max_batch_sise: 4 # four", "m").unwrap_err();
+        assert!(said.ends_with("in `max_batch_sise: 4 # four`"), "{said}");
+    }
+
+    #[test]
     fn only_lists_of_messages_get_a_colon() {
         let text = "input [ {} ] # a [ b\ndims: [ 1 ] name: 'a [' x: \"\\\" [\"";
         let expected = text.replacen("input [", "input :[", 1);
-        assert_eq!(with_colons(text), expected);
+        assert_eq!(with_colons(text), (expected, vec![6]));
     }
 
     #[test]
