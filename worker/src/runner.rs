@@ -507,7 +507,6 @@ mod tests {
     fn answers_leave_in_order_where_that_is_asked_for() {
         let (began, runs) = channel();
         let gates = Arc::new([(); 4].map(Mutex::new));
-        let [_, first_gate, second_gate, third_gate] = gates.each_ref().map(Mutex::lock);
         let engine = |_| -> Box<dyn Engine> {
             Box::new(Gated {
                 echo: Echo::new(),
@@ -520,6 +519,8 @@ mod tests {
             ..limits(9, None)
         };
         let runner = start([0, 1].map(engine).into(), ordered);
+        // Locked after the runner is there, so that a failing test opens them before it waits for its threads.
+        let [_, first_gate, second_gate, third_gate] = gates.each_ref().map(Mutex::lock);
         let first = begin(&runner, 1.0);
         assert_eq!(runs.recv(), Ok(1));
         let mut second = begin(&runner, 2.0);

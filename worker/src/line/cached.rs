@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::batch::Urgency;
 use crate::cache::{Cache, Flight, Key, Look, Outputs, key};
 use crate::fault::Fault;
-use crate::line::Model;
+use crate::line::{Model, Task};
 use crate::observe::{Count, Looked};
 use crate::tensor::Tensor;
 
@@ -23,20 +23,19 @@ pub struct Keeping {
 pub async fn run(
     model: &Model,
     keeping: &Keeping,
-    (inputs, wanted): (Vec<Tensor>, Vec<usize>),
-    urgency: Urgency,
+    task: Task,
     count: &mut Count,
 ) -> Result<Vec<Tensor>, Fault> {
     let began = count.now();
-    let key = key(keeping.load, &inputs, &wanted);
-    match find(model, keeping, &key, urgency).await? {
+    let key = key(keeping.load, &task.inputs, &task.wanted);
+    match find(model, keeping, &key, task.urgency).await? {
         Found::Outputs(outputs) => {
             count.looked(Looked::Hit, count.now() - began);
             Ok(Vec::clone(&outputs))
         }
         Found::Nothing(flight) => {
             let looked = count.now() - began;
-            let outputs = model.compute(inputs, wanted, urgency, count).await?;
+            let outputs = model.compute(task, count).await?;
             let computed = count.now();
             flight.land(Arc::new(outputs.clone()));
             count.looked(Looked::Miss, looked + (count.now() - computed));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::Urgency;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
-use crate::line::Model;
+use crate::line::{Model, Task};
 use crate::observe::Count;
 use crate::repository::Embedding;
 use crate::tensor::{Datatype, Signature, Tensor, TensorSpec};
@@ -136,9 +136,12 @@ impl Embedder {
         rows: Vec<Row>,
         count: &mut Count,
     ) -> Result<Vec<Vec<f32>>, Fault> {
-        let inputs = self.inputs(&rows);
-        let run = model.run(inputs, vec![self.output], Urgency::default(), count);
-        let outputs = run.await?;
+        let task = Task {
+            inputs: self.inputs(&rows),
+            wanted: vec![self.output],
+            urgency: Urgency::default(),
+        };
+        let outputs = model.run(task, count).await?;
         let this = Arc::clone(self);
         off_reactor(move || this.pool(&outputs, &rows)).await
     }

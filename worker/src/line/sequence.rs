@@ -16,7 +16,7 @@ pub use table::Id;
 use crate::batch::Urgency;
 use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
-use crate::line::Model;
+use crate::line::{Model, Task};
 use crate::observe::Count;
 use crate::repository::{Control, SequencePlan, Signal, Switch};
 use crate::tensor::{Datatype, Elements, Signature, Tensor, TensorSpec};
@@ -75,10 +75,13 @@ impl Sequencer {
     ) -> Result<(Sequencer, Signature), String> {
         let named = |specs: &[TensorSpec], name: &str, datatype: Datatype| {
             let place = specs.iter().position(|spec| spec.name == name);
-            let place = place.ok_or_else(|| format!("sequence_batching: the graph has no `{name}`"))?;
+            let place =
+                place.ok_or_else(|| format!("sequence_batching: the graph has no `{name}`"))?;
             match specs[place].datatype {
                 same if same == datatype => Ok(place),
-                other => Err(format!("sequence_batching: `{name}` is {other} in the graph, not {datatype}")),
+                other => Err(format!(
+                    "sequence_batching: `{name}` is {other} in the graph, not {datatype}"
+                )),
             }
         };
         let mut inputs: Vec<Source> = engine.inputs.iter().map(|_| Source::Client).collect();
@@ -99,7 +102,10 @@ impl Sequencer {
             .collect();
         let signature = Signature {
             inputs: seen.map(|(spec, _)| spec.clone()).collect(),
-            outputs: outputs.iter().map(|&place| engine.outputs[place].clone()).collect(),
+            outputs: outputs
+                .iter()
+                .map(|&place| engine.outputs[place].clone())
+                .collect(),
         };
         let sequencer = Sequencer {
             inputs,
@@ -120,26 +126,29 @@ impl Sequencer {
         &self,
         model: &Model,
         sequence: Option<Sequence>,
-        (inputs, wanted): (Vec<Tensor>, Vec<usize>),
-        urgency: Urgency,
+        task: Task,
         count: &mut Count,
     ) -> Result<Vec<Tensor>, Fault> {
         let Some(sequence) = sequence else {
             let problem = "this model keeps sequences: a request needs a `sequence_id`, which is neither 0 nor empty";
             return Err(Fault::bad(problem));
         };
-        if self.rows && inputs.first().is_some_and(|input| input.rows() != 1) {
+        if self.rows && task.inputs.first().is_some_and(|input| input.rows() != 1) {
             return Err(Fault::bad("a request of a sequence has one row"));
         }
         let controls = self.controls(&sequence)?;
-        let mut turn = self.enter(model, &sequence, urgency).await?;
+        let mut turn = self.enter(model, &sequence, task.urgency).await?;
         let carried = Arc::clone(&turn.carried);
         let mut states = carried.lock().await;
-        let fed = self.feed(inputs, controls, &states);
-        let asked = wanted.iter().map(|&output| self.outputs[output]);
-        let asked = asked.chain(self.states.iter().copied()).collect();
-        let mut outputs = model.compute(fed, asked, urgency, count).await?;
-        *states = outputs.split_off(wanted.len());
+        let visible = task.wanted.len();
+        let wanted = task.wanted.iter().map(|&output| self.outputs[output]);
+        let task = Task {
+            wanted: wanted.chain(self.states.iter().copied()).collect(),
+            inputs: self.feed(task.inputs, controls, &states),
+            urgency: task.urgency,
+        };
+        let mut outputs = model.compute(task, count).await?;
+        *states = outputs.split_off(visible);
         turn.over = sequence.end;
         Ok(outputs)
     }
@@ -250,7 +259,9 @@ struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let Sequencer { table, clock, .. } = self.sequencer;
-        table.lock().done(&self.id, self.number, self.over, clock.now());
+        table
+            .lock()
+            .done(&self.id, self.number, self.over, clock.now());
         self.sequencer.changed.notify_waiters();
     }
 }
@@ -269,11 +280,17 @@ fn switched(datatype: Datatype, switch: Switch, yes: bool) -> Elements {
 fn identified(datatype: Datatype, id: &Id) -> Result<Elements, Fault> {
     let number = match (datatype, id) {
         (Datatype::Bytes, Id::Text(text)) => return Ok(Elements::Bytes(vec![text.clone()])),
-        (Datatype::Bytes, Id::Number(number)) => return Ok(Elements::Bytes(vec![number.to_string()])),
+        (Datatype::Bytes, Id::Number(number)) => {
+            return Ok(Elements::Bytes(vec![number.to_string()]));
+        }
         (_, Id::Text(_)) => return Err(Fault::bad("this model takes a number as `sequence_id`")),
         (_, Id::Number(number)) => *number,
     };
-    let beyond = |_| Fault::bad(format!("`sequence_id` is {number}, which is beyond {datatype}"));
+    let beyond = |_| {
+        Fault::bad(format!(
+            "`sequence_id` is {number}, which is beyond {datatype}"
+        ))
+    };
     Ok(match datatype {
         Datatype::Int64 => Elements::Int64(vec![number.try_into().map_err(beyond)?]),
         Datatype::Uint32 => Elements::Uint32(vec![number.try_into().map_err(beyond)?]),

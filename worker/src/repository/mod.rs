@@ -16,7 +16,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-pub use config::{Config, Declared, Filling, Warmup, With, encode};
+pub use config::{
+    Config, Control, Declared, Filling, SequencePlan, Signal, State, Switch, Warmup, With, encode,
+};
 use description::Description;
 pub use description::{Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};

@@ -12,11 +12,11 @@ use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Device, Embedder, Keeping, Model};
+use crate::line::{Device, Embedder, Keeping, Model, Sequencer};
 use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
-use crate::serve::warm_up::{warm_up, warm_up_rows};
+use crate::serve::warm_up::{first_states, warm_up, warm_up_rows};
 use crate::serve::{Control, Settings, Stop};
 
 /// What every model is loaded with.
@@ -111,7 +111,7 @@ impl Loader {
         let Some(first) = engines.first_mut() else {
             return Err("instance_group: no instance".into());
         };
-        let signature = first.signature().clone();
+        let mut signature = first.signature().clone();
         let embedder = match &plan.kind {
             Kind::Tensor => None,
             Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
@@ -125,6 +125,14 @@ impl Loader {
                 }
             }
         }
+        let batches = signature.batches();
+        let mut sequencer = None;
+        if let Some(sequence) = &config.sequence {
+            let rows = batches && config.max_batch_size != Some(0);
+            let first = first_states(sequence, rows, &plan.folder)?;
+            let (fitted, seen) = Sequencer::fit(sequence, &signature, rows, first, self.clock)?;
+            (sequencer, signature) = (Some(fitted), seen);
+        }
         let limits = config.limits.clone();
         let tally = ledger.tally(&plan.name, version.version);
         let runner = Runner::start(engines, limits, self.clock, Arc::clone(&tally))
@@ -133,7 +141,7 @@ impl Loader {
             model = plan.name.as_str(),
             version = version.version,
             instances = config.instances,
-            batches = signature.batches(),
+            batches,
             "loaded"
         );
         Ok(Model {
@@ -147,6 +155,7 @@ impl Loader {
             document: config.document.clone(),
             device: CPU,
             load: self.clock.now() - start,
+            sequencer,
             keeping: self.keeping(plan),
             tally,
             runner,

@@ -5,11 +5,12 @@
 //! Triton 2.51 does count them.
 
 use std::fs;
+use std::path::Path;
 
 use half::{bf16, f16};
 
 use crate::engine::Engine;
-use crate::repository::{Filling, ModelPlan, Warmup, With};
+use crate::repository::{Filling, ModelPlan, SequencePlan, State, Warmup, With};
 use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec, volume};
 
 /// Runs a model's warm-ups on one of its instances.
@@ -56,19 +57,36 @@ fn described(
     }
     let has_rows = plan.config.max_batch_size != Some(0) && signature.batches();
     let rows = has_rows.then_some(warmup.rows);
+    let folder = plan.folder.join("warmup");
     let one = |spec: &TensorSpec| {
         let filling = given.iter().find(|filling| filling.name == spec.name);
         let filling = filling.ok_or_else(|| format!("input `{}` is missing", spec.name))?;
         if filling.datatype != spec.datatype {
             return Err(format!("`{}` is {} in the graph", spec.name, spec.datatype));
         }
-        fill(filling, rows, plan)
+        fill(filling, rows, &folder)
     };
     signature.inputs.iter().map(one).collect()
 }
 
+/// What a model's sequences begin with, each state of one row where the model has rows.
+pub fn first_states(plan: &SequencePlan, rows: bool, folder: &Path) -> Result<Vec<Tensor>, String> {
+    let folder = folder.join("initial_state");
+    let fill_one = |state: &State| {
+        let filling = Filling {
+            name: state.input.clone(),
+            datatype: state.datatype,
+            dims: state.first.clone(),
+            with: state.file.clone().map_or(With::Zeros, With::File),
+        };
+        let filled = fill(&filling, rows.then_some(1), &folder);
+        filled.map_err(|problem| format!("initial_state: {problem}"))
+    };
+    plan.states.iter().map(fill_one).collect()
+}
+
 /// One input: so many equal rows, of a model that has rows.
-fn fill(filling: &Filling, rows: Option<usize>, plan: &ModelPlan) -> Result<Tensor, String> {
+fn fill(filling: &Filling, rows: Option<usize>, folder: &Path) -> Result<Tensor, String> {
     let Filling {
         name,
         datatype,
@@ -86,7 +104,7 @@ fn fill(filling: &Filling, rows: Option<usize>, plan: &ModelPlan) -> Result<Tens
         With::Zeros => elements(*datatype, &vec![0.0; count]),
         With::Random => elements(*datatype, &noise(count)),
         With::File(file) => {
-            let path = plan.folder.join("warmup").join(file);
+            let path = folder.join(file);
             let row = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             Elements::from_raw(*datatype, &row).map_err(|problem| format!("`{name}`: {problem}"))?
         }

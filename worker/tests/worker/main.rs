@@ -13,6 +13,7 @@ mod kserve;
 mod library;
 mod process;
 mod repository;
+mod sequences;
 mod settings;
 mod statistics;
 mod support;

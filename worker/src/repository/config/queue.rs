@@ -27,6 +27,18 @@ pub struct TypedBatching {
     priority_queue_policy: BTreeMap<String, TypedPolicy>,
 }
 
+impl TypedBatching {
+    /// Batches that are gathered so, in a queue without rules.
+    pub fn plain(preferred_batch_size: Vec<i64>, delay_microseconds: u64, ordered: bool) -> Self {
+        TypedBatching {
+            preferred_batch_size,
+            max_queue_delay_microseconds: delay_microseconds,
+            preserve_ordering: ordered,
+            ..TypedBatching::default()
+        }
+    }
+}
+
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct TypedPolicy {

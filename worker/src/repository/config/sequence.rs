@@ -103,6 +103,7 @@ fn declared(name: &str, datatype: Datatype, dims: Vec<i64>) -> Declared {
         datatype: Some(datatype),
         dims,
         reshape: None,
+        labels: None,
     }
 }
 
@@ -171,18 +172,15 @@ impl TypedSequence {
     /// How the requests of all sequences gather.
     pub fn batching(&self) -> TypedBatching {
         match (&self.oldest, &self.direct) {
-            (Some(oldest), _) => TypedBatching {
-                preferred_batch_size: oldest.preferred_batch_size.clone(),
-                max_queue_delay_microseconds: oldest.max_queue_delay_microseconds,
-                preserve_ordering: oldest.preserve_ordering,
-                ..TypedBatching::default()
-            },
-            (None, direct) => TypedBatching {
-                max_queue_delay_microseconds: direct
-                    .as_ref()
-                    .map_or(0, |direct| direct.max_queue_delay_microseconds),
-                ..TypedBatching::default()
-            },
+            (Some(oldest), _) => TypedBatching::plain(
+                oldest.preferred_batch_size.clone(),
+                oldest.max_queue_delay_microseconds,
+                oldest.preserve_ordering,
+            ),
+            (None, Some(direct)) => {
+                TypedBatching::plain(vec![], direct.max_queue_delay_microseconds, false)
+            }
+            (None, None) => TypedBatching::default(),
         }
     }
 
@@ -191,13 +189,19 @@ impl TypedSequence {
         if self.iterative_sequence {
             return Err("iterative_sequence: such models are not served".into());
         }
-        let candidates = self.oldest.map_or(0, |oldest| oldest.max_candidate_sequences);
+        let candidates = self
+            .oldest
+            .map_or(0, |oldest| oldest.max_candidate_sequences);
         let each = if candidates > 0 { candidates } else { rows };
         let idle = self.max_sequence_idle_microseconds;
         let controls = self.control_input.into_iter().map(TypedInput::check);
         let states = self.state.into_iter().map(TypedState::check);
         Ok(SequencePlan {
-            idle: if idle > 0 { Seconds(idle as f64 / 1e6) } else { IDLE },
+            idle: if idle > 0 {
+                Seconds(idle as f64 / 1e6)
+            } else {
+                IDLE
+            },
             most: instances.saturating_mul(each),
             controls: controls.collect::<Result<_, _>>()?,
             states: states.collect::<Result<_, _>>()?,
@@ -290,7 +294,9 @@ impl TypedState {
             return Err(problem(what));
         };
         if file.contains('/') {
-            return Err(problem(format!("data_file \"{file}\" is no plain file name")));
+            return Err(problem(format!(
+                "data_file \"{file}\" is no plain file name"
+            )));
         }
         Ok(State {
             output: self.output_name,

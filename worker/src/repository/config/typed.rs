@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::queue::{TypedBatching, limits};
+use super::sequence::TypedSequence;
 use super::warmup::TypedWarmup;
 use super::{Config, Declared, VersionPolicy, at_least};
 use crate::tensor::Datatype;
@@ -26,6 +27,7 @@ pub struct Typed {
     version_policy: TypedVersions,
     instance_group: Vec<TypedGroup>,
     dynamic_batching: Option<TypedBatching>,
+    sequence_batching: Option<TypedSequence>,
     default_model_filename: String,
     parameters: BTreeMap<String, TypedParameter>,
     model_transaction_policy: TypedTransaction,
@@ -114,7 +116,11 @@ impl Typed {
             .transpose()?;
         let instances = instances(&self.instance_group, &mut warnings)?;
         let threads = threads(&self.parameters, &mut warnings)?;
-        let limits = limits(self.dynamic_batching, max_batch_size)?;
+        let batching = self.sequence_batching.as_ref().map(TypedSequence::batching);
+        let limits = limits(self.dynamic_batching.or(batching), max_batch_size)?;
+        let sequence = self.sequence_batching;
+        let sequence = sequence.map(|typed| typed.check(instances, limits.rows));
+        let sequence = sequence.transpose()?;
         let warmups = self.model_warmup.into_iter().map(TypedWarmup::check);
         let declare = |tensors: Vec<TypedTensor>, warnings: &mut Vec<String>| {
             let declared = tensors.into_iter().map(|tensor| tensor.check(warnings));
@@ -129,10 +135,19 @@ impl Typed {
             }
             name => name.to_owned(),
         };
+        let mut inputs = declare(self.input, &mut warnings)?;
+        let mut outputs = declare(self.output, &mut warnings)?;
+        if let Some(plan) = &sequence {
+            let declares = !inputs.is_empty();
+            inputs.extend(plan.inputs().into_iter().filter(|_| declares));
+            let declares = !outputs.is_empty();
+            outputs.extend(plan.outputs().into_iter().filter(|_| declares));
+        }
         Ok(Config {
             max_batch_size,
-            inputs: declare(self.input, &mut warnings)?,
-            outputs: declare(self.output, &mut warnings)?,
+            inputs,
+            outputs,
+            sequence,
             versions: self.version_policy.check()?,
             instances,
             threads,
