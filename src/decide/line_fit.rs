@@ -429,6 +429,27 @@ mod tests {
     }
 
     #[test]
+    fn a_belief_of_this_process_only_is_left_behind_and_what_outweighs_it_is_not() {
+        let truth = Line {
+            base: 0.05,
+            slope: 1e-3,
+        };
+        let mut told = LineFit::believing(PRIOR.faster(100.0), [100.0, 1_000.0], 0.95);
+        let next = |told: &LineFit| fit().recalling(told.sums_without_belief()).unwrap();
+        for sample in 0..200 {
+            let size = f64::from(100 + sample * 37 % 900);
+            told.learn(alone(size, truth.at(size)));
+            let kept = told.recalling(told.sums()).unwrap().samples();
+            assert_eq!(kept, told.samples());
+            if sample < 50 {
+                assert_eq!(next(&told).line(), PRIOR, "after {sample}");
+            }
+        }
+        assert!(close(next(&told).line().slope, truth.slope));
+        assert_eq!(next(&told).samples(), 200);
+    }
+
+    #[test]
     fn a_falling_line_becomes_flat_and_a_negative_base_zero() {
         let mut falling = fit();
         let mut steep = fit();
