@@ -295,23 +295,32 @@ fn changes_at_the_same_time_leave_one_of_them() {
 fn a_restart_forgets_what_was_changed_by_hand() {
     let engine = Engine::start();
     let state = tempfile::tempdir().unwrap();
-    let start = || {
-        Proxy::setup()
-            .state(state.path())
-            .worker("a", &engine)
-            .start()
+    let start = |lines: &str| {
+        let setup = Proxy::setup().state(state.path());
+        setup.worker_with("a", &engine, lines).start()
     };
-    let proxy = start();
+    let stop = |proxy: Proxy| {
+        proxy.signal("TERM");
+        proxy.wait_exit(Duration::from_secs(10));
+    };
+    let weight = |proxy: &Proxy| proxy.worker("a")["weight"].as_f64().unwrap();
+    let proxy = start("");
+    let believed = weight(&proxy);
     proxy.change(DRAIN, "");
-    proxy.change("/api/workers/a/speed", r#"{"speed": 2}"#);
-    proxy.signal("TERM");
-    proxy.wait_exit(Duration::from_secs(10));
-    let row = start().worker("a");
+    proxy.change("/api/workers/a/speed", r#"{"speed": 100}"#);
+    assert!(weight(&proxy) > 50.0 * believed);
+    stop(proxy);
+    let proxy = start("");
+    let row = proxy.worker("a");
     assert_eq!(
         (&row["state"], row.get("override")),
         (&"up".into(), None),
         "{row}"
     );
+    assert!((weight(&proxy) / believed - 1.0).abs() < 0.5, "{row}");
+    stop(proxy);
+    // What the configuration says counts too, as long as nothing was learned.
+    assert!(weight(&start("speed = 100.0")) > 50.0 * believed);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `forebay why --slow`: a slow request whose cause was planted is told with that cause first. Six causes, over real
+//! `forebay why --slow`: a slow request whose cause was planted is told with that cause first. Seven causes, over real
 //! sockets.
 #![expect(
     clippy::unwrap_used,
@@ -11,6 +11,8 @@ mod support;
 
 use std::time::Duration;
 
+use forebay::clock::Clock;
+use forebay::units::Seconds;
 use support::client::request;
 use support::command::forebay;
 use support::engine::Engine;
@@ -153,7 +155,8 @@ fn a_long_way_is_named() {
 #[test]
 fn an_attempt_in_vain_is_named() {
     let engines = [Engine::start(), Engine::start()];
-    let routing = "[routing]\npolicy = \"round_robin\"\n[timeouts]\nfirst_byte = \"600ms\"\nanswer = \"600ms\"";
+    let routing =
+        "[routing]\npolicy = \"round_robin\"\n[timeouts]\nfirst_byte = \"1s\"\nanswer = \"1s\"";
     let proxy = Proxy::setup()
         .worker("a", &engines[0])
         .worker("b", &engines[1])
@@ -169,4 +172,22 @@ fn an_attempt_in_vain_is_named() {
         first.ends_with(": attempts came to nothing: b (answer_timeout)"),
         "{first}"
     );
+}
+
+#[test]
+fn a_client_that_sends_slowly_is_named() {
+    let (_engine, setup) = setup();
+    let proxy = setup.start();
+    let first = verdict(&proxy, |headers| {
+        let body = chat("x");
+        let whole = request("POST", CHAT, headers, body.as_bytes());
+        let (most, rest) = whole.split_at(whole.len() - 5);
+        let mut client = proxy.connect();
+        client.send(most);
+        let clock = Clock::start();
+        expect_soon("time has passed", || clock.now() > Seconds::from(PLANTED));
+        assert_eq!(client.send(rest).answer().status, 200);
+    });
+    assert!(first.starts_with("proxy: "), "{first}");
+    assert!(first.contains(": its client took "), "{first}");
 }

@@ -9,6 +9,7 @@
 mod support;
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::Value;
 use support::command::{self, Said};
@@ -161,6 +162,20 @@ fn one_that_does_not_answer_is_named_and_kept_as_a_comment() {
 }
 
 #[test]
+fn one_that_still_loads_is_written_down_and_asked_again_while_it_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let loads = engine(Dialect::Llamacpp, &["m"]);
+    loads.tune(|knobs| knobs.ready_after = Duration::from_secs(3_600));
+    let text = init(&folder, std::slice::from_ref(&loads));
+    assert!(text.contains("engine = \"llamacpp\"\n"), "{text}");
+    assert!(text.contains("# Trouble: /health: answered 503"), "{text}");
+    let (code, workers) = live(&folder, &text);
+    assert_eq!(code, Some(1), "{workers}");
+    loads.tune(|knobs| knobs.ready_after = Duration::ZERO);
+    assert_eq!(live(&folder, &text).0, Some(0));
+}
+
+#[test]
 fn what_is_no_url_is_2_and_its_secrets_are_not_repeated() {
     let folder = tempfile::tempdir().unwrap();
     for (url, part) in [
@@ -283,7 +298,12 @@ fn what_is_not_as_configured_is_said_with_the_cause() {
     });
     let (vllm, llamacpp) = (Engine::start(), engine(Dialect::Llamacpp, &["m"]));
     llamacpp.tune(|knobs| knobs.slots = 2);
+    let mute = Engine::with(Knobs {
+        health: Health::Silent,
+        ..Knobs::default()
+    });
     let toml = [
+        worker("mute", &mute, "probe = { timeout = \"100ms\" }"),
         worker("sick", &sick, "engine = \"vllm\""),
         worker("gone", &gone, ""),
         worker("away", &gone, "optional = true"),
@@ -300,6 +320,7 @@ fn what_is_not_as_configured_is_said_with_the_cause() {
     };
     for (name, state, part) in [
         ("sick", "wrong", "taken for down: /health: answered 500"),
+        ("mute", "silent", "it takes connections and says nothing"),
         ("gone", "silent", "it does not answer: no connection"),
         ("away", "away", "it does not answer: no connection"),
         ("locked", "wrong", "the key is missing or wrong"),

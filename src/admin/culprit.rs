@@ -185,6 +185,9 @@ impl<'a> Parts<'a> {
                 "it was answered without a worker: {status} {}",
                 decision.reason
             ),
+            _ if decision.body.0 > self.seconds["proxy"] / 2.0 => {
+                format!("its client took {} to send it", in_words(decision.body.0))
+            }
             _ => "the proxy took it in and chose".to_owned(),
         }
     }

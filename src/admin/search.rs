@@ -106,6 +106,7 @@ mod tests {
             attempts: 0,
             queue: None,
             choosing: None,
+            body: Seconds::ZERO,
             first_byte: None,
             total: Seconds(total),
             choices: Vec::new(),

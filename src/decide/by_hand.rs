@@ -8,7 +8,8 @@
 //! and then stopped is down, and drained again when it is back, until somebody resumes it.
 //!
 //! A *speed* set by hand is what a typed one is: the belief that learning starts from. What was learned is forgotten,
-//! since whoever sets it knows what the traffic does not show yet: another card, another power limit.
+//! since whoever sets it knows what the traffic does not show yet: another card, another power limit. It ends with the
+//! process: the next one is left only what samples have shown since, once they have outweighed it.
 
 use super::health::State;
 use crate::units::Seconds;

@@ -494,4 +494,31 @@ mod tests {
         let held = fleet.snapshot(Seconds(1.0))[0].overridden;
         assert_eq!((held.withheld, held.speed), (None, Some(4.0)));
     }
+
+    #[test]
+    fn a_speed_set_by_hand_ends_with_the_process_also_when_little_was_learned_since() {
+        let after_one = |speed: Option<f64>| {
+            let mut fleet = fleet();
+            let hand = speed.map(ByHand::Speed);
+            hand.map(|hand| fleet.by_hand(WorkerId(0), hand, Seconds(1.0)));
+            let choice = fleet.choose(&ask(), &[WorkerId(1)], Seconds(1.0), &mut Rng::seeded(1));
+            let answered = Outcome::Answered {
+                prompt_tokens: None,
+                cached_tokens: None,
+                output_tokens: None,
+            };
+            fleet.finish(choice.unwrap().booking, answered, Seconds(1.1));
+            assert_eq!(fleet.snapshot(Seconds(2.0))[0].embed.samples, 1);
+            let saved = fleet.saved(WorkerId(0)).unwrap();
+            let mut next = self::fleet();
+            assert!(next.recall(WorkerId(0), &saved));
+            next.snapshot(Seconds(2.0))[0].embed
+        };
+        assert_eq!(after_one(None).samples, 1);
+        let (next, prior) = (
+            after_one(Some(100.0)),
+            fleet().snapshot(Seconds(2.0))[0].embed,
+        );
+        assert_eq!((next.samples, next.line), (0, prior.line));
+    }
 }

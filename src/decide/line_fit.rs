@@ -35,6 +35,8 @@ const MOST_CHANGE: f64 = 10.0;
 const KEEP_AT_SURPRISE: f64 = 0.5;
 /// A line of fewer samples is mostly a prior, and has no past that could be read at another speed.
 const KNOWN: u64 = 20;
+/// The share of a belief below which it no longer shows in what was learned since.
+const OUTWEIGHED: f64 = 0.01;
 /// A bunch goes on while all that followed its first sample took less than this share of it.
 const BUNCH: f64 = 1.0 / 3.0;
 /// Nothing takes no time: keeps ratios of times finite.
@@ -192,7 +194,22 @@ impl LineFit {
         }
     }
 
-    /// Goes on from what was learned elsewhere. `None` when it is not what a line is learned from: a number that is
+    /// The same of a line whose belief is not the next process's to have: as if nothing had been learned, until samples
+    /// have outweighed the belief.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a belief is gone long before 2^53 samples"
+    )]
+    pub(super) fn sums_without_belief(&self) -> LineSums {
+        let left = self.keep.powf(self.samples as f64);
+        let samples = if left < OUTWEIGHED { self.samples } else { 0 };
+        LineSums {
+            samples,
+            ..self.sums()
+        }
+    }
+
+    /// Goes on from what was learned elsewhere, if something was: a belief alone is the other's own. `None` when it is not what a line is learned from: a number that is
     /// negative or not finite, no weight, or sums that give no time above zero. More weight than a line of this memory
     /// can have is scaled down, so that no file makes a belief that new samples can't move.
     pub(super) fn recalling(&self, saved: LineSums) -> Option<LineFit> {
@@ -204,6 +221,9 @@ impl LineFit {
             xy,
             samples,
         } = saved;
+        if samples == 0 {
+            return Some(self.clone());
+        }
         let possible = |sum: &f64| (0.0..=MOST_SUM).contains(sum);
         let all_are = [weight, x, y, xx, xy].iter().all(possible);
         if !all_are || weight < LEAST_WEIGHT {
@@ -406,6 +426,27 @@ mod tests {
             "{found:?}"
         );
         assert_eq!(fit.samples(), 200);
+    }
+
+    #[test]
+    fn a_belief_of_this_process_only_is_left_behind_and_what_outweighs_it_is_not() {
+        let truth = Line {
+            base: 0.05,
+            slope: 1e-3,
+        };
+        let mut told = LineFit::believing(PRIOR.faster(100.0), [100.0, 1_000.0], 0.95);
+        let next = |told: &LineFit| fit().recalling(told.sums_without_belief()).unwrap();
+        for sample in 0..200 {
+            let size = f64::from(100 + sample * 37 % 900);
+            told.learn(alone(size, truth.at(size)));
+            let kept = told.recalling(told.sums()).unwrap().samples();
+            assert_eq!(kept, told.samples());
+            if sample < 50 {
+                assert_eq!(next(&told).line(), PRIOR, "after {sample}");
+            }
+        }
+        assert!(close(next(&told).line().slope, truth.slope));
+        assert_eq!(next(&told).samples(), 200);
     }
 
     #[test]

@@ -116,6 +116,16 @@ impl Speeds {
         }
     }
 
+    /// The same where the belief that they began with holds in this process only.
+    pub(super) fn saved_without_belief(&self, round_trip: Option<Seconds>) -> SavedSpeeds {
+        SavedSpeeds {
+            generate: self.generate.sums_without_belief(),
+            embed: self.embed.sums_without_belief(),
+            decode: self.decode.sums_without_belief(),
+            round_trip: round_trip.map(|span| span.0),
+        }
+    }
+
     /// These lines with what was kept; `None` when some of it is not what lines are learned from.
     pub(super) fn recalling(&self, saved: &SavedSpeeds) -> Option<Speeds> {
         let possible = |span: f64| (0.0..=LONGEST_ROUND_TRIP).contains(&span);

@@ -40,7 +40,7 @@ pub struct Interview {
 /// Asks a worker. Names are looked up with these servers, the system's if there are none.
 ///
 /// # Errors
-/// Why nobody answers there.
+/// Why nobody answers there; one that takes connections and says nothing is nobody.
 pub async fn interview(
     plan: &WorkerPlan,
     servers: &[SocketAddr],
@@ -63,7 +63,8 @@ async fn ask(plan: &WorkerPlan, inquirer: &Inquirer) -> Result<Interview, String
     let knock = inquirer.knock().await;
     let round_trip = knock.map_err(|silence| silence.to_string())?;
     let found = inquirer.engine().await;
-    let found = found.unwrap_or_else(|silence| Err(silence.to_string()));
+    let found =
+        found.map_err(|silence| format!("it takes connections and says nothing: {silence}"))?;
     let engine = spoken(plan.engine, &found);
     let listing = inquirer.models(engine).await;
     let bounds = inquirer.bounds(engine).await;

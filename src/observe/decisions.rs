@@ -57,6 +57,8 @@ pub struct Decision {
     pub queue: Option<Seconds>,
     /// How long choosing for that took.
     pub choosing: Option<Seconds>,
+    /// How long its client took to send the body.
+    pub body: Seconds,
     /// When the first byte of an answer came from a worker.
     pub first_byte: Option<Seconds>,
     /// When it ended.
@@ -199,6 +201,7 @@ mod tests {
             attempts: 0,
             queue: None,
             choosing: None,
+            body: Seconds::ZERO,
             first_byte: None,
             total: Seconds(total),
             choices: Vec::new(),

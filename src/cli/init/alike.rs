@@ -11,44 +11,8 @@
 use std::collections::BTreeSet;
 
 /// Words that say how a model was packed.
-const PACKINGS: [&str; 36] = [
-    "gguf",
-    "ggml",
-    "awq",
-    "gptq",
-    "marlin",
-    "bnb",
-    "exl2",
-    "exl3",
-    "mlx",
-    "onnx",
-    "hf",
-    "latest",
-    "fp32",
-    "fp16",
-    "bf16",
-    "f32",
-    "f16",
-    "fp8",
-    "fp4",
-    "nvfp4",
-    "mxfp4",
-    "int8",
-    "int4",
-    "4bit",
-    "8bit",
-    "bit",
-    "dynamic",
-    "quantized",
-    "quant",
-    "imat",
-    "imatrix",
-    "i1",
-    "ud",
-    "of",
-    "w4a16",
-    "w8a8",
-];
+const PACKINGS: &str = "gguf ggml awq gptq marlin bnb exl2 exl3 mlx onnx hf latest fp32 fp16 bf16 f32 f16 fp8 fp4 nvfp4 \
+    mxfp4 int8 int4 4bit 8bit bit dynamic quantized quant imat imatrix i1 ud of w4a16 w8a8";
 /// What may follow llama.cpp's `q4`.
 const GRAINS: [&str; 9] = ["k", "s", "m", "l", "xl", "xs", "xxs", "nl", "0"];
 /// What a model that was taught to talk is called.
@@ -78,7 +42,7 @@ pub struct Alike<'a> {
 
 /// A name without its packing.
 struct Unpacked {
-    /// Its letters and digits, but for the word that says that it talks.
+    /// Its letters and digits, with a mark before its size, and without the word that says that it talks.
     stem: String,
     talks: bool,
     /// The same for people.
@@ -87,81 +51,101 @@ struct Unpacked {
 
 /// The models that more than one worker has under more than one name.
 pub fn alike<'a>(all: &[Listed<'a>]) -> Vec<Alike<'a>> {
-    let names: Vec<_> = all.iter().map(|one| (*one, unpacked(one.name))).collect();
+    let names: Vec<_> = all.iter().map(|one| (one, unpacked(one.name))).collect();
     let talkers: BTreeSet<_> = { names.iter() }
         .filter(|(_, name)| name.talks)
-        .map(|(_, name)| name.stem.clone())
+        .map(|(_, name)| &name.stem)
         .collect();
-    let talks = |one: &Listed<'_>, name: &Unpacked| {
-        name.talks || (one.is_tag && talkers.contains(&name.stem))
-    };
-    let mut keys: Vec<(&str, bool)> = Vec::new();
-    for (one, name) in &names {
-        let key = (name.stem.as_str(), talks(one, name));
-        if name.stem.len() >= SHORTEST && !keys.contains(&key) {
-            keys.push(key);
+    let mut groups: Vec<((&str, bool), Alike<'a>)> = Vec::new();
+    let sure = |name: &Unpacked| name.stem.len() >= SHORTEST;
+    for (one, name) in names.iter().filter(|(_, name)| sure(name)) {
+        let talks = name.talks || (one.is_tag && talkers.contains(&name.stem));
+        let key = (name.stem.as_str(), talks);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.join(one, name),
+            None => groups.push((key, Alike::of(one, name))),
         }
     }
-    let group = |key: (&str, bool)| {
-        let mut shared = "";
-        let mut members: Vec<(usize, &str)> = Vec::new();
-        for (one, name) in &names {
-            let known = members.iter().any(|(worker, _)| *worker == one.worker);
-            if (name.stem.as_str(), talks(one, name)) == key && !known {
-                members.push((one.worker, one.name));
-                shared = if name.shown.len() > shared.len() {
-                    &name.shown
-                } else {
-                    shared
-                };
-            }
+    let groups = groups.into_iter().map(|(_, group)| group);
+    groups.filter(Alike::has_several_names).collect()
+}
+
+impl<'a> Alike<'a> {
+    fn of(first: &Listed<'a>, name: &Unpacked) -> Self {
+        Alike {
+            shared: name.shown.clone(),
+            members: vec![(first.worker, first.name)],
         }
-        let own: BTreeSet<_> = members.iter().map(|(_, name)| *name).collect();
-        (own.len() > 1).then(|| Alike {
-            shared: shared.to_owned(),
-            members,
-        })
-    };
-    keys.into_iter().filter_map(group).collect()
+    }
+
+    /// The longest of their names says most. A worker brings its first packing only.
+    fn join(&mut self, other: &Listed<'a>, name: &Unpacked) {
+        if self
+            .members
+            .iter()
+            .any(|(worker, _)| *worker == other.worker)
+        {
+            return;
+        }
+        self.members.push((other.worker, other.name));
+        if name.shown.len() > self.shared.len() {
+            self.shared.clone_from(&name.shown);
+        }
+    }
+
+    fn has_several_names(&self) -> bool {
+        let (_, first) = self.members[0];
+        self.members.iter().any(|(_, name)| *name != first)
+    }
 }
 
 fn unpacked(name: &str) -> Unpacked {
     let lower = name.rsplit('/').next().unwrap_or(name).to_lowercase();
     let file = lower.strip_suffix(".gguf").unwrap_or(&lower);
     // `llama-2-7b-chat.Q4_K_M`
-    let file = file
-        .replace(".q", "-q")
-        .replace(".iq", "-iq")
-        .replace(".f16", "-f16");
+    let file = [".q", ".iq", ".f16"]
+        .iter()
+        .fold(file.to_owned(), |file, tail| {
+            file.replace(tail, &tail.replace('.', "-"))
+        });
     let mut kept: Vec<&str> = Vec::new();
-    let mut talks = false;
     let mut after_grade = false;
     for word in file.split(['-', '_', ':', ' ', '@']) {
-        let is_grain = after_grade && GRAINS.contains(&word);
-        let is_grade = is_grade(word);
-        after_grade = is_grade || is_grain;
+        let is_grade = is_grade(word) || (after_grade && GRAINS.contains(&word));
+        after_grade = is_grade;
         let is_vendor = kept.is_empty() && word == "meta";
-        if word.is_empty()
-            || is_grain
-            || is_grade
-            || is_vendor
-            || PACKINGS.contains(&word)
-            || is_shard(word)
-        {
-            continue;
+        if !(word.is_empty() || is_grade || is_vendor || is_packing(word)) {
+            kept.push(word);
         }
-        talks |= TALKS.contains(&word);
-        kept.push(word);
     }
-    let letters = kept.iter().filter(|word| !TALKS.contains(word));
+    let is_talk = |word: &&str| TALKS.contains(word);
+    let stem = kept.iter().filter(|word| !is_talk(word));
     Unpacked {
-        stem: letters
-            .flat_map(|word| word.chars())
-            .filter(|letter| letter.is_alphanumeric())
-            .collect(),
-        talks,
+        stem: stem.map(|word| marked(word)).collect(),
+        talks: kept.iter().any(is_talk),
         shown: kept.join("-"),
     }
+}
+
+/// Its letters and digits; a size, as in `7b` or `8x22b`, is marked, so that 3-2b is not 32b.
+fn marked(word: &str) -> String {
+    let letters = word.chars().filter(|letter| letter.is_alphanumeric());
+    let mark = if is_size(word) { "#" } else { "" };
+    mark.chars().chain(letters).collect()
+}
+
+fn is_size(word: &str) -> bool {
+    let number = word.strip_suffix(['b', 'm']);
+    number.is_some_and(|number| {
+        number.starts_with(|first: char| first.is_ascii_digit())
+            && number
+                .chars()
+                .all(|one| one.is_ascii_digit() || one == '.' || one == 'x')
+    })
+}
+
+fn is_packing(word: &str) -> bool {
+    PACKINGS.split(' ').any(|packing| packing == word) || is_shard(word)
 }
 
 /// `q4`, `iq3`, `tq1`: llama.cpp's word for bits.
@@ -253,6 +237,7 @@ mod tests {
             ["Qwen2.5-7B", "qwen2.5-7b-instruct-q4_k_m"],
             ["Qwen2.5-Coder-7B-Instruct", "~qwen2.5:7b"],
             ["llama-3.1-8b", "llama-3.2-8b"],
+            ["qwen3-2b", "qwen-32b"],
             ["m", "~m:latest"],
             ["the-same", "the-same"],
         ] {

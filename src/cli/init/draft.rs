@@ -274,7 +274,7 @@ fn models(
         return Ok(());
     };
     f.write_str(
-        "# Left: what clients say. Right: what this engine calls it. Only these are served; without this table all that\n\
+        "\n# Left: what clients say. Right: what this engine calls it. Only these are served; without this table all that\n\
          # it lists are, under its own names.\n[worker.models]\n",
     )?;
     for (one, own) in &shared {

@@ -37,9 +37,13 @@ impl Worker {
         self.calibration.is_due(since, shown, now) && self.inflight == 0
     }
 
-    /// What it has shown of its speed.
+    /// What it has shown of its speed. What its operator said of it by hand ends with this process.
     pub(in crate::decide) fn saved(&self) -> SavedSpeeds {
-        self.speeds.saved(self.way.connect())
+        let way = self.way.connect();
+        match self.set_speed {
+            None => self.speeds.saved(way),
+            Some(_) => self.speeds.saved_without_belief(way),
+        }
     }
 
     /// Takes in what it had shown before; false when that can't be.

@@ -43,6 +43,7 @@ impl Exchange {
             attempts: self.attempts,
             queue: self.times.queue,
             choosing: self.times.route,
+            body: self.times.body,
             first_byte: self.first_byte_after(),
             total,
             choices: std::mem::take(&mut self.made).into_choices(),
