@@ -234,16 +234,14 @@ impl<IO> Guarded<IO> {
 
     /// A read would wait: fails when the deadline has passed, else sees to it that somebody wakes up then.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        loop {
-            // Without a deadline one may be set by another task: look again after an idle span at the latest.
-            let deadline = self.pulse.deadline();
-            let due = deadline.unwrap_or_else(|| self.pulse.clock.now() + self.pulse.idle);
-            ready!(self.alarm.poll(cx, due));
-            if deadline.is_some() {
-                self.pulse.cut.store(true, Ordering::Release);
-                return Poll::Ready(io::ErrorKind::TimedOut.into());
-            }
-        }
+        let Some(deadline) = self.pulse.deadline() else {
+            // One may be set by another task: look again after an idle span at the latest.
+            self.alarm.ring_within(cx, self.pulse.idle);
+            return Poll::Pending;
+        };
+        ready!(self.alarm.poll(cx, deadline));
+        self.pulse.cut.store(true, Ordering::Release);
+        Poll::Ready(io::ErrorKind::TimedOut.into())
     }
 }
 
