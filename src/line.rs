@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{HeaderName, Request, Response, StatusCode};
 
 use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
@@ -31,7 +31,7 @@ use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::Seconds;
 use crate::upstream::Upstream;
 
-const X_REQUEST_ID: &str = "x-request-id";
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What the request path works with. Filled by `serve`; no lower room names it.
 pub struct App {
