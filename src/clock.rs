@@ -5,7 +5,7 @@
 //! pages, and what people name by it: until when a key or a token holds, and the day or month of a budget.
 
 use std::ops::Range;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::units::Seconds;
 
@@ -13,6 +13,9 @@ use crate::units::Seconds;
 const LAST_MILLI: u64 = 253_402_300_799_999;
 
 const DAY: f64 = 86_400.0;
+
+/// A time that no process lives: thirty years.
+const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// Reads the monotonic clock. Copies share one start.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,13 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Seconds {
         Seconds::from(self.start.elapsed())
+    }
+
+    /// A point in time as timers want it; one that is too far to be told lies thirty years after the start.
+    #[must_use]
+    pub fn instant(&self, at: Seconds) -> Instant {
+        let far = self.start + FAR;
+        self.start.checked_add(at.to_duration()).unwrap_or(far)
     }
 }
 

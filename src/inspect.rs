@@ -111,6 +111,7 @@ pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
         return Err(no_route(path));
     };
     if let Some(methods) = built_in.methods()
+        && methods != head.method.as_str()
         && !methods.split(", ").any(|taken| head.method == taken)
     {
         let message = format!(

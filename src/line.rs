@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 
 use crate::admission::{Admission, Coding, Held, Intake};
 use crate::clock::Clock;
@@ -31,7 +31,7 @@ use crate::observe::{Exchange, Observe};
 use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::Seconds;
 
-const X_REQUEST_ID: &str = "x-request-id";
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What the request path works with. Filled by `serve`; no lower room names it.
 pub struct App {

@@ -6,6 +6,7 @@
 mod built_in;
 mod kserve;
 mod letters;
+mod members;
 mod multipart;
 pub mod nesting;
 mod openai;

@@ -5,11 +5,13 @@
 //! in Go take for the same (`encoding/json`), one with anything behind its object, and one that is not a JSON object or
 //! not UTF-8. Everything else in the body is the worker's business and passes unread.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use sonic_rs::{JsonValueTrait, LazyValue};
+use memchr::{memchr_iter, memrchr};
 
-use super::nesting;
+use super::members::{Member, Unreadable, members, text};
+use super::nesting::DEEPEST;
 use super::prefix::Part;
 use crate::fault::{Fault, Kind};
 use crate::units::Length;
@@ -62,42 +64,38 @@ impl Peek {
 /// `bad_request` when the body is no JSON object, is not UTF-8, is nested too deep, has two `model` keys, or a `model`
 /// that is no string.
 pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
-    if nesting::is_too_deep(body) {
-        let message = format!("the body is nested more than {} deep", nesting::DEEPEST);
-        return Err(Fault::new(Kind::BadRequest, message));
-    }
+    let json = simdutf8::basic::from_utf8(body).map_err(|_| bad("the body is not UTF-8"))?;
     let mut seen = Peek::default();
-    let mut end = memchr::memchr(b'{', body).map_or(0, |at| at + 1);
-    for entry in sonic_rs::to_object_iter(body) {
-        let (key, value) = entry.map_err(|error| unreadable(body, &error))?;
-        let span = span_of(body, &value);
-        end = span.end;
-        match key.as_ref() {
-            "model" => read_model(&mut seen, &value, span)?,
-            "stream" => seen.stream = value.as_bool().unwrap_or(false),
+    let mut walk = members(json);
+    for member in &mut walk {
+        let Member { name, value: span } = member.map_err(|why| unreadable(json, why))?;
+        let value = &json[span.clone()];
+        match &*name {
+            "model" => read_model(&mut seen, value, span)?,
+            "stream" => seen.stream = value == "true",
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
-                seen.max_tokens = value.as_u64().and_then(|count| u32::try_from(count).ok());
+                seen.max_tokens = value.parse().ok();
             }
-            "user" | "session_id" => seen.session = value.as_str().map(str::to_owned),
+            "user" | "session_id" => seen.session = text(value).map(Cow::into_owned),
             "truncate" | "truncation" | "truncate_prompt_tokens" => {
-                let off = matches!(value.as_raw_str(), "false" | "null" | "\"disabled\"");
+                let off = matches!(value, "false" | "null" | "\"disabled\"");
                 seen.cuts |= !off;
             }
             "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "query"
             | "documents" => {
-                if matches!(key.as_ref(), "prompt" | "input") {
-                    seen.token_ids += token_ids(&body[span.clone()]);
+                if matches!(&*name, "prompt" | "input") {
+                    seen.token_ids += token_ids(value.as_bytes());
                 }
-                let part = Part::of(&key);
+                let part = Part::of(&name);
                 seen.prompt.push(Piece { part, span });
             }
             key if key.eq_ignore_ascii_case("model") => return Err(twice()),
             _ => {}
         }
     }
-    if body[end..].trim_ascii() != b"}" {
+    if !walk.rest().trim_ascii().is_empty() {
         let message = "something stands behind the JSON object; send one object and nothing else";
-        return Err(Fault::new(Kind::BadRequest, message));
+        return Err(bad(message));
     }
     Ok(seen)
 }
@@ -105,17 +103,15 @@ pub fn peek(body: &[u8]) -> Result<Peek, Fault> {
 fn twice() -> Fault {
     let message = "the body has two `model` keys, or one in other letters; send one, in small letters, so that it has \
                    one reading";
-    Fault::new(Kind::BadRequest, message).param("model")
+    bad(message).param("model")
 }
 
-fn read_model(seen: &mut Peek, value: &LazyValue<'_>, span: Range<usize>) -> Result<(), Fault> {
+fn read_model(seen: &mut Peek, value: &str, span: Range<usize>) -> Result<(), Fault> {
     if seen.model_span.is_some() {
         return Err(twice());
     }
-    let Some(name) = value.as_str() else {
-        return Err(Fault::new(Kind::BadRequest, "`model` must be a string").param("model"));
-    };
-    seen.model = Some(name.to_owned());
+    let name = text(value).ok_or_else(|| bad("`model` must be a string").param("model"))?;
+    seen.model = Some(name.into_owned());
     seen.model_span = Some(span);
     Ok(())
 }
@@ -132,26 +128,22 @@ fn token_ids(value: &[u8]) -> usize {
     }
 }
 
-/// Where a value stands in the body it was read from.
-fn span_of(body: &[u8], value: &LazyValue<'_>) -> Range<usize> {
-    let raw = value.as_raw_str();
-    let start = raw.as_ptr().addr() - body.as_ptr().addr();
-    start..start + raw.len()
+/// Never quotes the body.
+fn unreadable(json: &str, why: Unreadable) -> Fault {
+    match why {
+        Unreadable::TooDeep => bad(format!("the body is nested more than {DEEPEST} deep")),
+        Unreadable::Broken(_) if json.is_empty() => bad("the body is empty; send a JSON object"),
+        Unreadable::Broken(at) => {
+            let before = &json.as_bytes()[..at];
+            let line = 1 + memchr_iter(b'\n', before).count();
+            let column = at - memrchr(b'\n', before).map_or(0, |end| end + 1) + 1;
+            let place = format!("line {line}, column {column}");
+            bad(format!("the body is not a JSON object ({place})"))
+        }
+    }
 }
 
-/// Never quotes the body: the parser's own message would.
-fn unreadable(body: &[u8], error: &sonic_rs::Error) -> Fault {
-    let message = if body.is_empty() {
-        "the body is empty; send a JSON object".to_owned()
-    } else if std::str::from_utf8(body).is_err() {
-        "the body is not UTF-8".to_owned()
-    } else {
-        format!(
-            "the body is not a JSON object (line {}, column {})",
-            error.line(),
-            error.column()
-        )
-    };
+fn bad(message: impl Into<String>) -> Fault {
     Fault::new(Kind::BadRequest, message)
 }
 

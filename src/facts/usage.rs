@@ -139,11 +139,13 @@ fn last_usage(text: &[u8]) -> Option<usize> {
 /// them: inside a JSON string they would be escaped, so nothing that a model writes can be taken for a key.
 fn counts(object: &[u8]) -> [Option<u64>; COUNTS.len()] {
     let mut found = [None; COUNTS.len()];
-    let mut pieces = object.split(|byte| *byte == QUOTE).peekable();
-    while let (Some(key), Some(value)) = (pieces.next(), pieces.peek()) {
+    let (mut key, mut begin): (&[u8], usize) = (b"", 0);
+    for end in memchr::memchr_iter(QUOTE, object).chain([object.len()]) {
+        let piece = &object[begin..end];
         if let Some(at) = COUNTS.iter().position(|count| *count == key) {
-            found[at] = found[at].or_else(|| number(value));
+            found[at] = found[at].or_else(|| number(piece));
         }
+        (key, begin) = (piece, end + 1);
     }
     found
 }

@@ -3,7 +3,6 @@
 //! A load that fails, or takes longer than the request may, means that nothing was sent: another worker is asked, at no
 //! cost, and this one is not held to have failed.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use super::attempt::Failure;
@@ -29,7 +28,8 @@ impl Forward {
             return Ok(());
         };
         let loading = async { Ok(self.fleet.load(worker, &adapter, plan, upstream).await) };
-        match self.in_time(deadlines, None, pin!(loading)).await {
+        // Boxed, so that the many requests without an adapter need no room for it.
+        match self.in_time(deadlines, None, Box::pin(loading)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(NotLoaded::Lost(loss))) => Err(Failure::from(loss)),
             Ok(Err(NotLoaded::Refused(why))) => Err(Failure::Unloaded(why)),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{StatusCode, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::deadlines::Deadlines;
 use super::headers::{self, Draft};
@@ -198,7 +198,7 @@ impl Forward {
         let Some((due, kind, name, span)) = deadlines.next(None, begun) else {
             return sending.await.map_err(Failure::from);
         };
-        match timeout((due - self.clock.now()).to_duration(), sending).await {
+        match timeout_at(self.clock.instant(due).into(), sending).await {
             Ok(result) => result.map_err(Failure::from),
             Err(_) => {
                 let passed = self.clock.now() - (due - span);

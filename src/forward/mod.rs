@@ -34,7 +34,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
-use http::{StatusCode, Version};
+use http::{HeaderName, StatusCode, Version};
 
 use attempt::{Begin, Failure};
 use tries::{Repeating, Repeats, Tries};
@@ -52,7 +52,7 @@ use crate::queue::{self, Guest, Patience, Spot};
 use crate::units::{Seconds, WorkerId};
 
 /// A client's word that nothing may be sent twice.
-const RETRY_HEADER: &str = "x-forebay-retry";
+const RETRY_HEADER: HeaderName = HeaderName::from_static("x-forebay-retry");
 
 /// When to come back to workers that took no connection.
 const COME_BACK: Seconds = Seconds(2.0);

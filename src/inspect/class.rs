@@ -1,12 +1,12 @@
 //! Which class a request is of: its tenant's, or a lower one that it asks for itself.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::config::plan::QueuePlan;
 use crate::fault::{Fault, Kind};
 
 /// A client's word on how much its request matters: the name of a class.
-const PRIORITY_HEADER: &str = "x-forebay-priority";
+const PRIORITY_HEADER: HeaderName = HeaderName::from_static("x-forebay-priority");
 
 /// The class, 0 being the highest. `own` is what it is of without a word; a higher one that it asks for is not given.
 ///

@@ -4,14 +4,15 @@
 //! A client says its deadline as `x-forebay-deadline`, and on KServe paths also as Triton's request parameter `timeout`;
 //! of two the shorter holds.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::config::quantity;
 use crate::fault::{Fault, Kind};
 use crate::units::Seconds;
 
 /// A client's word on how long it will wait: `2s`, with or without quotes.
-const DEADLINE_HEADER: &str = "x-forebay-deadline";
+const DEADLINE: &str = "x-forebay-deadline";
+const DEADLINE_HEADER: HeaderName = HeaderName::from_static(DEADLINE);
 
 /// The same in the body of a KServe request.
 const TIMEOUT_PARAMETER: &str = "parameters.timeout";
@@ -71,14 +72,14 @@ pub fn deadline(headers: &HeaderMap) -> Result<Option<Limit>, Fault> {
     match quantity::duration(bare) {
         Ok(span) => Ok(Some(Limit {
             span: span.min(FARTHEST),
-            name: DEADLINE_HEADER,
+            name: DEADLINE,
         })),
         Err(flaw) => Err(bad(flaw.words())),
     }
 }
 
 fn bad(why: &str) -> Fault {
-    let message = format!("{DEADLINE_HEADER}: {why}; write it like 2s or 500ms");
+    let message = format!("{DEADLINE}: {why}; write it like 2s or 500ms");
     Fault::new(Kind::BadRequest, message)
 }
 
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn the_shorter_limit_holds_and_says_whose_it_is() {
         let of = |total: Option<f64>, deadline: Option<f64>| {
-            let name = DEADLINE_HEADER;
+            let name = DEADLINE;
             let deadline = deadline.map(|span| Limit {
                 span: Seconds(span),
                 name,
@@ -124,10 +125,10 @@ mod tests {
         assert_eq!(of(None, None), None);
         assert_eq!(of(Some(3.0), None), Some((3.0, "timeouts.total")));
         assert_eq!(of(Some(1.0), Some(2.0)), Some((1.0, "timeouts.total")));
-        assert_eq!(of(Some(3.0), Some(2.0)), Some((2.0, DEADLINE_HEADER)));
-        assert_eq!(of(None, Some(2.0)), Some((2.0, DEADLINE_HEADER)));
+        assert_eq!(of(Some(3.0), Some(2.0)), Some((2.0, DEADLINE)));
+        assert_eq!(of(None, Some(2.0)), Some((2.0, DEADLINE)));
         let header = |span| {
-            let name = DEADLINE_HEADER;
+            let name = DEADLINE;
             Some(Limit {
                 span: Seconds(span),
                 name,

@@ -19,13 +19,13 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Buf, BufMut, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
@@ -234,16 +234,14 @@ impl<IO> Guarded<IO> {
 
     /// A read would wait: fails when the deadline has passed, else sees to it that somebody wakes up then.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        loop {
-            // Without a deadline one may be set by another task: look again after an idle span at the latest.
-            let deadline = self.pulse.deadline();
-            let due = deadline.unwrap_or_else(|| self.pulse.clock.now() + self.pulse.idle);
-            ready!(self.alarm.poll(cx, due));
-            if deadline.is_some() {
-                self.pulse.cut.store(true, Ordering::Release);
-                return Poll::Ready(io::ErrorKind::TimedOut.into());
-            }
-        }
+        let Some(deadline) = self.pulse.deadline() else {
+            // One may be set by another task: look again after an idle span at the latest.
+            self.alarm.ring_within(cx, self.pulse.idle);
+            return Poll::Pending;
+        };
+        ready!(self.alarm.poll(cx, deadline));
+        self.pulse.cut.store(true, Ordering::Release);
+        Poll::Ready(io::ErrorKind::TimedOut.into())
     }
 }
 
@@ -300,7 +298,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        match poll_read_some(Pin::new(&mut self.io), cx, buf) {
+        match poll_read_some(&mut self.io, cx, buf) {
             Poll::Ready(result) => {
                 if buf.filled().len() > before {
                     self.pulse.heard();
@@ -312,20 +310,16 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
     }
 }
 
-/// Reads less than there may be room for: see [`LARGEST_READ`].
-fn poll_read_some<IO: AsyncRead>(
-    io: Pin<&mut IO>,
+/// Reads less than there may be room for: see [`LARGEST_READ`]. A shorter buffer made by hand would be filled with zeros
+/// first, and a long body came with three times its own length of them.
+fn poll_read_some<IO: AsyncRead + Unpin>(
+    io: &mut IO,
     cx: &mut Context<'_>,
     buf: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
-    if buf.remaining() <= LARGEST_READ {
-        return io.poll_read(cx, buf);
-    }
-    let mut some = ReadBuf::new(buf.initialize_unfilled_to(LARGEST_READ));
-    ready!(io.poll_read(cx, &mut some))?;
-    let read = some.filled().len();
-    buf.advance(read);
-    Poll::Ready(Ok(()))
+    let mut some = buf.limit(LARGEST_READ);
+    let read = pin!(io.read_buf(&mut some));
+    read.poll(cx).map_ok(|_| ())
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
@@ -408,6 +402,18 @@ mod tests {
             .enable_time()
             .build()
             .unwrap()
+    }
+
+    #[test]
+    fn no_more_is_read_at_a_time_than_leaves_the_buffer_small() {
+        runtime().block_on(async {
+            let (mut client, server) = duplex(2 * LARGEST_READ);
+            let pulse = Pulse::new(Clock::start(), Seconds(60.0), Seconds(60.0));
+            let mut server = Guarded::new(server, pulse);
+            let mut bytes = vec![7; 2 * LARGEST_READ];
+            client.write_all(&bytes).await.unwrap();
+            assert_eq!(server.read(&mut bytes).await.unwrap(), LARGEST_READ);
+        });
     }
 
     #[test]

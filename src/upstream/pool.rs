@@ -172,7 +172,8 @@ impl Upstream {
             }
         }
         let began = self.connector.clock.now();
-        let opened = self.connector.open(connect).await;
+        // Boxed, because most requests find a connection.
+        let opened = Box::pin(self.connector.open(connect)).await;
         // Refused now does not unsay that the worker may have read it before.
         let Sender::Http1(mut fresh) = opened.map_err(|loss| read.clone().unwrap_or(loss))? else {
             return Err(Loss::Refused(
