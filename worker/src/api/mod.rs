@@ -8,6 +8,7 @@ mod kserve_http;
 pub mod metrics;
 mod openai;
 mod parameters;
+mod ranking;
 mod repository;
 mod settings;
 mod statistics;
@@ -43,6 +44,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(settings::router())
         .merge(statistics::router())
         .merge(openai::router())
+        .merge(ranking::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&app), count))

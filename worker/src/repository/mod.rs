@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 pub use config::{Config, Declared, encode};
-pub use description::{Embedding, Engine, Kind};
+pub use description::{Classifier, Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
 
 use crate::units::ModelName;
@@ -246,7 +246,7 @@ mod tests {
             ("c/1/model.onnx", ""),
             ("c/model.toml", "kind = \"embedding\"\npoolin = \"mean\""),
             ("d/1/model.onnx", ""),
-            ("d/model.toml", "kind = \"classifier\""),
+            ("d/model.toml", "kind = \"decoder\""),
             ("e/1/model.onnx", ""),
             ("e/model.toml", "kind = \"embedding\""),
             ("f/1/model.onnx", ""),
@@ -269,9 +269,9 @@ mod tests {
             "has no version folder",
             "has no 1/model.onnx",
             "poolin",
-            "classifier",
+            "\"decoder\"",
             "tokenizer.json",
-            "only an embedding model",
+            "models of kind = \"embedding\"",
             "max_batch_sise",
             "none of its versions",
         ] {

@@ -11,7 +11,7 @@ use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Device, Embedder, Model};
+use crate::line::{Classifier, Device, Embedder, Model};
 use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
@@ -109,7 +109,14 @@ impl Loader {
         let signature = first.signature().clone();
         let embedder = match &plan.kind {
             Kind::Tensor => None,
-            Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
+            Kind::Embedding(text) | Kind::Classifier(repository::Classifier { text, .. }) => {
+                Some(Arc::new(Embedder::fit(text, first.as_mut())?))
+            }
+        };
+        let classes = embedder.as_ref().map_or(0, |embedder| embedder.width());
+        let classifier = match &plan.kind {
+            Kind::Classifier(described) => Some(Classifier::new(described, classes)?),
+            Kind::Tensor | Kind::Embedding(_) => None,
         };
         let limits = config.limits.clone();
         let tally = ledger.tally(&plan.name, version.version);
@@ -136,6 +143,7 @@ impl Loader {
             tally,
             runner,
             embedder,
+            classifier,
         })
     }
 

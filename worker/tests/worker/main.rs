@@ -11,6 +11,7 @@ mod grpc;
 mod kserve;
 mod library;
 mod process;
+mod ranking;
 mod repository;
 mod settings;
 mod statistics;
