@@ -43,6 +43,9 @@ struct ServeArgs {
     /// Address to answer HTTP on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7081")]
     http: SocketAddr,
+    /// Address to answer gRPC on [default: 127.0.0.1, one port above --http's: 7082]
+    #[arg(long, value_name = "ADDR")]
+    grpc: Option<SocketAddr>,
     /// Address to tell metrics on, at /metrics [default: 127.0.0.1, two ports above --http's: 7083]
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -153,6 +156,7 @@ fn settings(args: ServeArgs) -> Settings {
     Settings {
         models: args.models,
         http: args.http,
+        grpc: args.grpc.unwrap_or_else(|| beside(args.http, 1)),
         metrics: args.metrics.unwrap_or_else(|| beside(args.http, 2)),
         threads: args.threads.map_or_else(cores, usize::from),
         control: args.model_control,

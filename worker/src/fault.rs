@@ -1,6 +1,6 @@
 //! One fault type for everything that the worker refuses or fails at.
 //!
-//! The match arms of [`Kind::row`] are the one table of statuses and labels. A client's mistake is always a 4xx, never
+//! The match arms of [`Kind::row`] are the one table of HTTP's statuses, gRPC's codes and labels. A client's mistake is always a 4xx, never
 //! a 500: Triton 2.51 answers 500 to malformed JSON, to a missing `shape` and to `data` of the wrong length, so that a
 //! proxy in front of it takes a client's slip for an ill machine. What a fault looks like on the wire is rendered in
 //! `api/`, in the shape that the path's clients expect.
@@ -41,28 +41,35 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// HTTP status and the label that clients see as `code`.
-    const fn row(self) -> (u16, &'static str) {
+    /// HTTP's status, gRPC's code and the label that clients see as `code`. gRPC's numbers are named in its "Status
+    /// codes and their use": 3 invalid argument, 5 not found, 8 resource exhausted, 12 unimplemented, 13 internal, 14
+    /// unavailable.
+    const fn row(self) -> (u16, i32, &'static str) {
         match self {
-            Kind::BadRequest => (400, "bad_request"),
-            Kind::ModelNotFound => (404, "model_not_found"),
-            Kind::NoRoute => (404, "no_route"),
-            Kind::MethodNotAllowed => (405, "method_not_allowed"),
-            Kind::BodyTooLarge => (413, "body_too_large"),
-            Kind::UnsupportedEncoding => (415, "unsupported_encoding"),
-            Kind::NotFinite => (422, "not_finite"),
-            Kind::NotServed => (501, "not_served"),
-            Kind::EngineFailed => (500, "engine_failed"),
-            Kind::Loading => (503, "loading"),
-            Kind::Busy => (503, "busy"),
-            Kind::QueueTimeout => (503, "queue_timeout"),
-            Kind::Stopping => (503, "stopping"),
+            Kind::BadRequest => (400, 3, "bad_request"),
+            Kind::ModelNotFound => (404, 5, "model_not_found"),
+            Kind::NoRoute => (404, 12, "no_route"),
+            Kind::MethodNotAllowed => (405, 12, "method_not_allowed"),
+            Kind::BodyTooLarge => (413, 8, "body_too_large"),
+            Kind::UnsupportedEncoding => (415, 12, "unsupported_encoding"),
+            Kind::NotFinite => (422, 3, "not_finite"),
+            Kind::EngineFailed => (500, 13, "engine_failed"),
+            Kind::NotServed => (501, 12, "not_served"),
+            Kind::Loading => (503, 14, "loading"),
+            Kind::Busy => (503, 14, "busy"),
+            Kind::QueueTimeout => (503, 14, "queue_timeout"),
+            Kind::Stopping => (503, 14, "stopping"),
         }
     }
 
     /// The HTTP status.
     pub const fn status(self) -> u16 {
         self.row().0
+    }
+
+    /// gRPC's status code.
+    pub const fn grpc(self) -> i32 {
+        self.row().1
     }
 
     /// How it counts among a model's failures.
@@ -76,7 +83,7 @@ impl Kind {
 
     /// The label, as `code` of an OpenAI error object.
     pub const fn label(self) -> &'static str {
-        self.row().1
+        self.row().2
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! The order of the start decides what a person sees: the models folder and the library first (exit 2, all problems
 //! together, within a moment), then the port (exit 1), then the graphs, which may take seconds; meanwhile the port
-//! answers "loading". A model that can't be loaded is logged and its neighbours are served; exit 2 if none can. SIGTERM and SIGINT: not ready at once, no new connections, what runs is finished, exit 0; a
-//! second signal ends at once. "At once" skips exit handlers: ONNX Runtime's own would tear it down under a session
-//! that still runs, and the client would be told of a failure that is none.
+//! answers "loading". A model that can't be loaded is logged and its neighbours are served; exit 2 if none can.
+//!
+//! SIGTERM and SIGINT: not ready at once, no new connections, what runs is finished, exit 0; a second signal ends at
+//! once. "At once" skips exit handlers: ONNX Runtime's own would tear it down under a session that still runs, and the
+//! client would be told of a failure that is none.
 
 mod keeper;
 mod load;
@@ -19,14 +21,14 @@ use axum::serve::ListenerExt;
 use signal_hook::low_level::exit;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 
 use crate::api;
 use crate::clock::Clock;
 use crate::engine::library::Search;
 use crate::line::{App, Order};
 use crate::log::Log;
-use crate::repository::Found;
+use crate::repository::{Found, Watch, fingerprints};
 use crate::units::Seconds;
 use keeper::Keeper;
 
@@ -42,8 +44,10 @@ const FLUSH: Seconds = Seconds(1.0);
 pub struct Settings {
     /// The models folder.
     pub models: PathBuf,
-    /// Where to answer.
+    /// Where to answer HTTP.
     pub http: SocketAddr,
+    /// Where to answer gRPC.
+    pub grpc: SocketAddr,
     /// Where to tell metrics.
     pub metrics: SocketAddr,
     /// Threads of one inference.
@@ -103,6 +107,8 @@ impl From<std::io::Error> for Stop {
 /// Serves until a signal or a failure ends it.
 pub fn run(settings: Settings, log: Log) -> Result<(), Stop> {
     let clock = Clock::start();
+    // No folder is a problem that `prepare` tells of.
+    let watch = Watch::begin(fingerprints(&settings.models).unwrap_or_default());
     let (found, loader) = load::prepare(&settings, clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // Tokenising and pooling: more at once than cores would only make each slower.
@@ -113,7 +119,7 @@ pub fn run(settings: Settings, log: Log) -> Result<(), Stop> {
         let (give, orders) = mpsc::unbounded_channel();
         let give = (settings.control == Control::Explicit).then_some(give);
         let app = Arc::new(App::new(settings.models.clone(), give, clock, log));
-        let keeper = Keeper::new(Arc::clone(&app), loader);
+        let keeper = Keeper::new(Arc::clone(&app), loader, watch);
         serve(
             &app,
             &settings,
@@ -130,22 +136,30 @@ async fn serve(
     keeping: impl Future<Output = Result<(), Stop>>,
 ) -> Result<(), Stop> {
     let mut signals = Signals::listen()?;
-    let (listener, address) = bind("--http", settings.http).await?;
+    let (http, http_address) = bind("--http", settings.http).await?;
+    let (grpc, grpc_address) = bind("--grpc", settings.grpc).await?;
     let (metrics, metrics_address) = bind("--metrics", settings.metrics).await?;
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = axum::serve(listener.tap_io(without_delay), api::router(Arc::clone(app)))
-        .with_graceful_shutdown(async { stopped.await.unwrap_or(()) });
+    let stop = watch::Sender::new(false);
+    let http = axum::serve(http.tap_io(without_delay), api::router(Arc::clone(app)))
+        .with_graceful_shutdown(told(stop.subscribe()));
+    let grpc = axum::serve(
+        grpc.tap_io(without_delay),
+        api::grpc_router(Arc::clone(app)),
+    )
+    .with_graceful_shutdown(told(stop.subscribe()));
+    let both = async { tokio::try_join!(http.into_future(), grpc.into_future()).map(|_| ()) };
     // Metrics are told to the end, and end with it.
     let metrics = axum::serve(metrics, api::metrics::router(Arc::clone(app)));
     let server = async {
         tokio::select! {
-            ended = server.into_future() => ended,
+            ended = both => ended,
             ended = metrics.into_future() => ended,
         }
     };
     let mut server = pin!(server);
     tracing::info!("metrics on http://{metrics_address}/metrics");
-    tracing::info!("listening on http://{address}");
+    tracing::info!("gRPC on {grpc_address}");
+    tracing::info!("listening on http://{http_address}");
 
     let mut keeping = pin!(keeping);
     loop {
@@ -157,8 +171,7 @@ async fn serve(
     }
     app.stop();
     tracing::info!("stopping: no new connections; a second signal ends at once");
-    // The server holds the other end for as long as it runs.
-    let _ = stop.send(());
+    stop.send_replace(true);
     drain(server, &mut signals, app).await?;
     // A load that runs can't be called off, and nobody needs its outcome any more.
     exit(0)
@@ -212,6 +225,12 @@ async fn drain(
 async fn quiet_for(app: &App, span: Seconds) {
     app.quiet().await;
     tokio::time::sleep(span.to_duration()).await;
+}
+
+/// Waits until the servers are to stop.
+async fn told(mut stop: watch::Receiver<bool>) {
+    // An error means that nobody is left to tell it, which is as good a reason.
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 async fn bind(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), Stop> {

@@ -5,6 +5,7 @@
 //! 500; NaN and Infinity are `null` in JSON, and the output's parameter `not_finite` counts them.
 
 mod answer;
+mod generate;
 mod request;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub fn router() -> Router<Arc<App>> {
             get(model_ready),
         )
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .merge(generate::router())
         .route("/v2/systemsharedmemory/{*rest}", any(no_shared_memory))
         .route("/v2/cudasharedmemory/{*rest}", any(no_shared_memory))
 }
@@ -135,10 +137,6 @@ async fn infer_inner(
     answer.response(headers).await
 }
 
-/// Memory that a client shares with the worker is not taken: it would have to be on this very machine, and the proxy
-/// in front sends a request to another one as it sees fit.
 async fn no_shared_memory() -> Response {
-    let problem = "shared memory is not served: a worker behind a proxy can't tell whose memory it would be; send \
-                   tensors in the request, as binary data where size matters";
-    refusal(&Fault::new(Kind::NotServed, problem))
+    refusal(&Fault::new(Kind::NotServed, super::NO_SHARED_MEMORY))
 }

@@ -3,10 +3,12 @@
 
 mod encoding;
 mod json_tensor;
+mod kserve_grpc;
 mod kserve_http;
 pub mod metrics;
 mod openai;
 mod parameters;
+mod ranking;
 mod repository;
 mod settings;
 mod statistics;
@@ -24,8 +26,11 @@ use axum::routing::get;
 use serde::Serialize;
 
 use crate::fault::{Fault, Kind};
-use crate::line::App;
+use crate::line::{App, InferRequest};
 use encoding::Encoding;
+use parameters::Parameters;
+
+pub use kserve_grpc::router as grpc_router;
 
 /// The largest request body, also once inflated; the proxy's own default.
 const BODY_LIMIT: usize = 32 << 20;
@@ -39,6 +44,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(settings::router())
         .merge(statistics::router())
         .merge(openai::router())
+        .merge(ranking::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&app), count))
@@ -141,10 +147,25 @@ fn unreadable(error: &serde_json::Error) -> Fault {
     ))
 }
 
+/// An infer request of either protocol, read.
+struct Asked {
+    /// Given back with the answer.
+    id: Option<String>,
+    /// The client's own, given back with the answer.
+    parameters: Parameters,
+    /// What is to be run.
+    request: InferRequest,
+}
+
+/// Why memory that a client shares with the worker is not taken.
+const NO_SHARED_MEMORY: &str = "shared memory is not served: a worker behind a proxy can't tell whose memory it would \
+                                be; send tensors in the request, as bytes where size matters";
+
 /// What the worker says of itself (KServe's server metadata), the same in both protocols.
-const EXTENSIONS: [&str; 10] = [
+const EXTENSIONS: [&str; 11] = [
     "binary_tensor_data",
     "classification",
+    "generate",
     "logging",
     "model_configuration",
     "model_repository",

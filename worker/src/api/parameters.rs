@@ -13,7 +13,7 @@ use crate::units::Seconds;
 /// By name.
 pub type Parameters = Map<String, Value>;
 
-/// What the protocol itself asks by; it is not given back.
+/// What the protocol itself asks by; it is not given back, nor is what begins with `triton_`.
 const RESERVED: [&str; 7] = [
     "sequence_id",
     "sequence_start",
@@ -26,7 +26,7 @@ const RESERVED: [&str; 7] = [
 
 /// The parameters that are the client's own.
 pub fn own(mut parameters: Parameters) -> Result<Parameters, Fault> {
-    parameters.retain(|name, _| !RESERVED.contains(&name.as_str()));
+    parameters.retain(|name, _| !RESERVED.contains(&name.as_str()) && !name.starts_with("triton_"));
     match parameters
         .iter()
         .find(|(_, value)| value.is_array() || value.is_object())

@@ -58,6 +58,13 @@ async fn index(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> R
 
 async fn index_inner(app: Arc<App>, headers: &HeaderMap, body: Body) -> Result<Response, Fault> {
     let asked = asked(headers, body).await?;
+    let standings = standings(app, asked.ready).await?;
+    let shown: Vec<Value> = standings.iter().map(entry).collect();
+    Ok(super::json(&shown))
+}
+
+/// How every model of the folder stands, or only those that are ready.
+pub async fn standings(app: Arc<App>, ready: bool) -> Result<Vec<Standing>, Fault> {
     let look = Arc::clone(&app);
     let there = tokio::task::spawn_blocking(move || repository::names(&look.folder)).await;
     let failed = || Fault::new(Kind::EngineFailed, "the models folder can't be read");
@@ -74,23 +81,27 @@ async fn index_inner(app: Arc<App>, headers: &HeaderMap, body: Body) -> Result<R
         }
     }
     standings.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
-    let shown = standings
-        .iter()
-        .filter(|standing| standing.ready || !asked.ready);
-    let shown: Vec<Value> = shown.map(entry).collect();
-    Ok(super::json(&shown))
+    standings.retain(|standing| standing.ready || !ready);
+    Ok(standings)
 }
 
-/// A version as the index shows it; what was never tried has neither version nor state, as in Triton.
+/// A version's state; what was never tried has none, as in Triton.
+pub fn state(standing: &Standing) -> Option<&'static str> {
+    match (standing.ready, standing.version, &standing.reason[..]) {
+        (true, ..) => Some("READY"),
+        (false, None, "") => None,
+        (false, ..) => Some("UNAVAILABLE"),
+    }
+}
+
+/// A version as the index shows it.
 fn entry(standing: &Standing) -> Value {
     let mut entry = json!({"name": standing.name.as_str()});
     if let Some(version) = standing.version {
         entry["version"] = json!(version.to_string());
     }
-    if standing.ready {
-        entry["state"] = json!("READY");
-    } else if standing.version.is_some() || !standing.reason.is_empty() {
-        entry["state"] = json!("UNAVAILABLE");
+    if let Some(state) = state(standing) {
+        entry["state"] = json!(state);
     }
     if !standing.reason.is_empty() {
         entry["reason"] = json!(standing.reason);
@@ -114,15 +125,30 @@ async fn load_inner(
     body: Body,
 ) -> Result<Response, Fault> {
     let asked = asked(headers, body).await?;
-    if let Some(parameter) = asked.parameters.keys().next() {
+    load_as_described(app, name, asked.parameters.keys().next()).await?;
+    Ok(().into_response())
+}
+
+/// Loads a model. Triton lets a client describe it by parameters, which is refused.
+pub async fn load_as_described(
+    app: &App,
+    name: &str,
+    parameter: Option<&String>,
+) -> Result<(), Fault> {
+    if let Some(parameter) = parameter {
         let problem = format!(
             "the parameter `{parameter}` is not served by this version: a model is loaded as its folder describes it"
         );
         return Err(Fault::bad(problem));
     }
     let name = ModelName::new(name);
-    app.order(|reply| Order::Load(name, reply)).await?;
-    Ok(().into_response())
+    app.order(|reply| Order::Load(name, reply)).await
+}
+
+/// Takes a model out of service.
+pub async fn unload_by_name(app: &App, name: &str) -> Result<(), Fault> {
+    let name = ModelName::new(name);
+    app.order(|reply| Order::Unload(name, reply)).await
 }
 
 async fn unload(
@@ -142,8 +168,7 @@ async fn unload_inner(
     body: Body,
 ) -> Result<Response, Fault> {
     asked(headers, body).await?;
-    let name = ModelName::new(name);
-    app.order(|reply| Order::Unload(name, reply)).await?;
+    unload_by_name(app, name).await?;
     Ok(().into_response())
 }
 
@@ -160,7 +185,7 @@ async fn config(State(app): State<Arc<App>>, Path(target): Path<Target>) -> Resp
 }
 
 /// The configuration as the model is served by it: what its file leaves out comes from the graph.
-fn complete(model: &Model) -> Value {
+pub fn complete(model: &Model) -> Value {
     let mut document = model.document.clone();
     let batched = model.has_rows();
     document["name"] = json!(model.name.as_str());

@@ -76,7 +76,7 @@ fn done(outcome: Result<Value, Fault>) -> Response {
 }
 
 /// The trace settings after such a change: what they were, or why that can't be.
-fn trace_settings(wanted: &Map<String, Value>) -> Result<Value, Fault> {
+pub fn trace_settings(wanted: &Map<String, Value>) -> Result<Value, Fault> {
     let settings = off();
     for (name, value) in wanted {
         let Some(present) = settings.get(name) else {

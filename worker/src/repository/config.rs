@@ -15,7 +15,8 @@ mod typed;
 mod warmup;
 
 use miette::Diagnostic;
-use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -137,19 +138,29 @@ pub fn read(text: &str, folder: &str) -> Result<Config, String> {
     Ok(config)
 }
 
+/// A configuration, as `/config` shows it, in the bytes of protobuf's ModelConfig.
+pub fn encode(document: &Value) -> Result<Vec<u8>, String> {
+    let message = DynamicMessage::deserialize(descriptor()?, document);
+    Ok(message.map_err(|error| error.to_string())?.encode_to_vec())
+}
+
 fn parse(text: &str) -> Result<DynamicMessage, String> {
-    let table = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.bin"));
-    let table = DescriptorPool::decode(&table[..]).map_err(|error| error.to_string())?;
-    let descriptor = table.get_message_by_name("inference.ModelConfig");
-    let descriptor = descriptor.ok_or("the table of fields lacks ModelConfig")?;
     let (whole, colons) = with_colons(text);
-    DynamicMessage::parse_text_format(descriptor, &whole).map_err(|error| {
+    DynamicMessage::parse_text_format(descriptor()?, &whole).map_err(|error| {
         // Without a place it is the end that came too early.
         let place = error.labels().and_then(|mut labels| labels.next());
         let place = place.map_or(whole.len(), |label| label.offset());
         let added = colons.iter().filter(|colon| **colon < place).count();
         place::at(text, place - added, &error.to_string())
     })
+}
+
+/// The fields of a configuration.
+fn descriptor() -> Result<MessageDescriptor, String> {
+    let table = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.bin"));
+    let table = DescriptorPool::decode(&table[..]).map_err(|error| error.to_string())?;
+    let descriptor = table.get_message_by_name("inference.ModelConfig");
+    descriptor.ok_or_else(|| "the table of fields lacks ModelConfig".into())
 }
 
 /// The message with Triton's own names; without what has its default value if `short`.

@@ -19,13 +19,15 @@ use crate::units::{ModelName, Seconds};
 pub struct Keeper {
     app: Arc<App>,
     loader: Arc<Loader>,
+    /// The folder as it was before the models were first looked for: what changes while they load is a change.
+    watch: Watch,
 }
 
 impl Keeper {
     /// A keeper of this app's models.
-    pub fn new(app: Arc<App>, loader: Loader) -> Keeper {
+    pub fn new(app: Arc<App>, loader: Loader, watch: Watch) -> Keeper {
         let loader = Arc::new(loader);
-        Keeper { app, loader }
+        Keeper { app, loader, watch }
     }
 
     /// Loads what was found at the start; the models that failed, each with its reason. A model is its own mistake
@@ -65,8 +67,7 @@ impl Keeper {
     }
 
     /// Follows the folder for ever, looking at it this often.
-    pub async fn follow(self, interval: Seconds) {
-        let mut watch = Watch::begin(fingerprints(&self.app.folder).unwrap_or_default());
+    pub async fn follow(mut self, interval: Seconds) {
         loop {
             tokio::time::sleep(interval.to_duration()).await;
             let there = match fingerprints(&self.app.folder) {
@@ -77,7 +78,7 @@ impl Keeper {
                     continue;
                 }
             };
-            for change in watch.look(there) {
+            for change in self.watch.look(there) {
                 // A failure was logged, and is in the index.
                 let _ = self
                     .aside(move |app, loader| follow_one(app, loader, change))

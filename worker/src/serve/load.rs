@@ -12,7 +12,7 @@ use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Device, Embedder, Keeping, Model, Sequencer};
+use crate::line::{Classifier, Device, Embedder, Keeping, Model, Sequencer};
 use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
@@ -115,7 +115,14 @@ impl Loader {
         let whole = first.signature().clone();
         let embedder = match &plan.kind {
             Kind::Tensor => None,
-            Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
+            Kind::Embedding(text) | Kind::Classifier(repository::Classifier { text, .. }) => {
+                Some(Arc::new(Embedder::fit(text, first.as_mut())?))
+            }
+        };
+        let classes = embedder.as_ref().map_or(0, |embedder| embedder.width());
+        let classifier = match &plan.kind {
+            Kind::Classifier(described) => Some(Classifier::new(described, classes)?),
+            Kind::Tensor | Kind::Embedding(_) => None,
         };
         for engine in &mut engines {
             warm_up(engine.as_mut(), plan, embedder.as_deref())?;
@@ -149,6 +156,7 @@ impl Loader {
             tally,
             runner,
             embedder,
+            classifier,
         })
     }
 

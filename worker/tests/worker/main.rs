@@ -8,9 +8,11 @@
 
 mod cache;
 mod embeddings;
+mod grpc;
 mod kserve;
 mod library;
 mod process;
+mod ranking;
 mod repository;
 mod sequences;
 mod settings;

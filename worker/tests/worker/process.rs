@@ -34,8 +34,8 @@ fn wrong_arguments_exit_2_and_are_named() {
     for (arguments, word) in [
         (&["serve"][..], "--models"),
         (
-            &["serve", "--models", "x", "--grpc", "127.0.0.1:1"],
-            "--grpc",
+            &["serve", "--models", "x", "--gprc", "127.0.0.1:1"],
+            "--gprc",
         ),
         (
             &["serve", "--models", "x", "--device", "cuda"],
@@ -104,10 +104,13 @@ fn a_port_in_use_exits_1_and_is_named() {
     let address = taken.local_addr().unwrap().to_string();
     let library = library();
     let folder = models.path().to_str().unwrap();
-    for (flag, other) in [("--http", "--metrics"), ("--metrics", "--http")] {
+    for flag in ["--http", "--grpc", "--metrics"] {
         let mut arguments = vec!["serve", "--models", folder];
         arguments.extend(["--onnxruntime", library.to_str().unwrap()]);
-        arguments.extend([flag, &address, other, "127.0.0.1:0"]);
+        arguments.extend([flag, &address]);
+        if flag != "--http" {
+            arguments.extend(["--http", "127.0.0.1:0"]);
+        }
         let (code, said) = run(&arguments);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains(&format!("{flag} {address}")), "{said}");

@@ -7,26 +7,20 @@ use serde::Deserialize;
 
 use crate::api::json_tensor::Cells;
 use crate::api::parameters::{self, Parameters};
-use crate::api::unreadable;
+use crate::api::{Asked, unreadable};
 use crate::fault::Fault;
 use crate::line::{self, Form, InferRequest, Model, Named, Wanted};
-use crate::tensor::{Axis, Datatype, Elements, Tensor, TensorSpec};
+use crate::tensor::{Axis, Datatype, Elements, Tensor, TensorSpec, volume};
 
 /// Where the JSON of a body ends.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// What a client asks for.
-pub struct Asked {
-    /// Given back with the answer.
-    pub id: Option<String>,
-    /// The client's own, given back with the answer.
-    pub parameters: Parameters,
-    /// What is to be run.
-    pub request: InferRequest,
-}
-
 /// Reads a body.
-pub fn read(model: &Model, headers: &HeaderMap, body: &[u8]) -> Result<Asked, Fault> {
+pub(in crate::api) fn read(
+    model: &Model,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Asked, Fault> {
     let length = header_length(headers, body.len())?;
     if length == Some(0) {
         return alone(model, body);
@@ -107,7 +101,7 @@ fn alone(model: &Model, body: &[u8]) -> Result<Asked, Fault> {
 }
 
 /// The shape of one row of so many elements, if at most one axis is free.
-fn shape(spec: &TensorSpec, rows: bool, count: usize) -> Option<Vec<usize>> {
+pub(super) fn shape(spec: &TensorSpec, rows: bool, count: usize) -> Option<Vec<usize>> {
     let mut free = None;
     let mut shape = Vec::with_capacity(spec.axes.len());
     for (place, axis) in spec.axes.iter().enumerate() {
@@ -122,7 +116,7 @@ fn shape(spec: &TensorSpec, rows: bool, count: usize) -> Option<Vec<usize>> {
         });
     }
     if let Some(place) = free {
-        let others = crate::tensor::volume(&shape)?;
+        let others = volume(&shape)?;
         shape[place] = count.checked_div(others)?;
     }
     Some(shape)

@@ -83,7 +83,10 @@ pub struct Worker {
     child: Child,
     lines: Receiver<String>,
     log: String,
+    /// Where it answers HTTP.
     pub address: String,
+    /// Where it answers gRPC.
+    pub grpc: String,
     /// Where it tells metrics.
     pub metrics: String,
 }
@@ -123,15 +126,17 @@ impl Worker {
             lines,
             log: String::new(),
             address: String::new(),
+            grpc: String::new(),
             metrics: String::new(),
         };
         let mut told = |words: &str| {
             let line = worker.wait_for_line(words);
-            let address = line.split("http://").nth(1).unwrap().trim();
+            let address = line.split(words).nth(1).unwrap().trim();
             address.trim_end_matches("/metrics").to_owned()
         };
-        let (metrics, address) = (told("metrics on http://"), told("listening on http://"));
-        (worker.metrics, worker.address) = (metrics, address);
+        let (metrics, grpc) = (told("metrics on http://"), told("gRPC on "));
+        let address = told("listening on http://");
+        (worker.metrics, worker.grpc, worker.address) = (metrics, grpc, address);
         worker
     }
 
