@@ -3,6 +3,7 @@
 
 mod cached;
 mod classes;
+mod classify;
 mod embed;
 mod registry;
 mod sequence;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use cached::Keeping;
+pub use classify::Classifier;
 pub use embed::{Embedded, Embedder, Inputs};
 pub use registry::{Registry, Standing};
 pub use sequence::{Id, Sequence, Sequencer};
@@ -62,8 +64,10 @@ pub struct Model {
     pub keeping: Option<Keeping>,
     /// The threads that run it.
     pub runner: Runner,
-    /// Present when it embeds texts.
+    /// Present when it reads texts.
     pub embedder: Option<Arc<Embedder>>,
+    /// Present when what it gives for a text are scores of classes.
+    pub classifier: Option<Classifier>,
 }
 
 /// What computes a model.
@@ -315,7 +319,9 @@ impl Model {
         self.signature.batches() && self.most_rows != Some(0)
     }
 
-    /// Texts through an embedding model. `dimensions` is the length of vector that the client insists on, if any.
+    /// Texts through an embedding model. `dimensions` is the length of vector that the client wants, if any: the first
+    /// so many. What such a vector is worth is the model's matter; those trained for it (Matryoshka representation
+    /// learning, arXiv:2205.13147) lose little.
     pub async fn embed(
         &self,
         inputs: Inputs,
@@ -333,16 +339,20 @@ impl Model {
         dimensions: Option<usize>,
         count: &mut Count,
     ) -> Result<Embedded, Fault> {
-        let Some(embedder) = &self.embedder else {
+        let Some(embedder) = self.embedder.as_ref().filter(|_| self.classifier.is_none()) else {
             let problem = format!("model `{}` is not an embedding model", self.name);
             return Err(Fault::bad(problem).param("model"));
         };
         let width = embedder.width();
-        if let Some(asked) = dimensions.filter(|&asked| asked != width) {
-            let problem = format!("this model gives {width} dimensions, not {asked}");
+        if let Some(asked) = dimensions.filter(|asked| !(1..=width).contains(asked)) {
+            let problem = format!("this model gives {width} dimensions or fewer, not {asked}");
             return Err(Fault::bad(problem).param("dimensions"));
         }
-        embed::embed(self, embedder, inputs, count).await
+        let mut embedded = embed::embed(self, embedder, inputs, count).await?;
+        if let Some(dimensions) = dimensions {
+            embedded.shorten(dimensions, embedder.normalizes());
+        }
+        Ok(embedded)
     }
 }
 

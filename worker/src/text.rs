@@ -11,10 +11,23 @@ use std::path::Path;
 use tokenizers::{Tokenizer, TruncationParams};
 
 use crate::tensor::{Elements, Tensor};
-use crate::units::Pooling;
+use crate::units::{Activation, Pooling};
 
-/// The token ids of one text, special tokens included.
-pub type Row = Vec<u32>;
+/// The token ids of one text, or of two that belong together, special tokens included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// One per token.
+    pub ids: Vec<u32>,
+    /// Where the second text begins; as long as the row where there is none.
+    pub second: usize,
+}
+
+impl From<Vec<u32>> for Row {
+    fn from(ids: Vec<u32>) -> Row {
+        let second = ids.len();
+        Row { ids, second }
+    }
+}
 
 /// Turns text into token ids the way the model was trained to read them.
 pub struct Reader {
@@ -60,16 +73,26 @@ impl Reader {
     pub fn read(&self, text: &str) -> Result<Row, String> {
         let encoding = self.tokenizer.encode_fast(text, true);
         let encoding = encoding.map_err(|error| error.to_string())?;
-        Ok(encoding.get_ids().to_vec())
+        Ok(encoding.get_ids().to_vec().into())
+    }
+
+    /// The ids of two texts, the longer of which is cut first.
+    pub fn read_pair(&self, first: &str, second: &str) -> Result<Row, String> {
+        let encoding = self.tokenizer.encode_fast((first, second), true);
+        let encoding = encoding.map_err(|error| error.to_string())?;
+        let ids = encoding.get_ids().to_vec();
+        let types = encoding.get_type_ids().iter();
+        let second = types.take_while(|kind| **kind == 0).count();
+        Ok(Row { ids, second })
     }
 
     /// Ids that a client made itself: taken as they are, cut at the model's limit. `Err` names an id that is no token.
-    pub fn adopt(&self, mut ids: Row) -> Result<Row, u32> {
+    pub fn adopt(&self, mut ids: Vec<u32>) -> Result<Row, u32> {
         match ids.iter().find(|&&id| id >= self.vocabulary) {
             Some(&stranger) => Err(stranger),
             None => {
                 ids.truncate(self.max_tokens);
-                Ok(ids)
+                Ok(ids.into())
             }
         }
     }
@@ -87,7 +110,7 @@ pub enum Feed {
     Ids,
     /// `attention_mask`: 1 for a token, 0 for padding.
     Mask,
-    /// `token_type_ids`: 0 throughout, as only single texts are embedded.
+    /// `token_type_ids`: 1 for tokens of a second text.
     Types,
 }
 
@@ -104,17 +127,21 @@ impl Feed {
 
     /// The input's tensor for these rows, padded to the longest. `None` if there are no rows.
     pub fn tensor(self, rows: &[Row], pad: u32) -> Option<Tensor> {
-        let width = rows.iter().map(Vec::len).max()?;
+        let width = rows.iter().map(|row| row.ids.len()).max()?;
         let mut cells = Vec::with_capacity(rows.len() * width);
         for row in rows {
-            let filler = width - row.len();
-            let cell = |token: Option<u32>| match self {
-                Feed::Ids => i64::from(token.unwrap_or(pad)),
-                Feed::Mask => i64::from(token.is_some()),
-                Feed::Types => 0,
+            let filler = width - row.ids.len();
+            let cell = |(place, token): (usize, &u32)| match self {
+                Feed::Ids => i64::from(*token),
+                Feed::Mask => 1,
+                Feed::Types => i64::from(place >= row.second),
             };
-            cells.extend(row.iter().map(|&token| cell(Some(token))));
-            cells.extend(repeat_n(cell(None), filler));
+            let padding = match self {
+                Feed::Ids => i64::from(pad),
+                Feed::Mask | Feed::Types => 0,
+            };
+            cells.extend(row.ids.iter().enumerate().map(cell));
+            cells.extend(repeat_n(padding, filler));
         }
         Tensor::new(vec![rows.len(), width], Elements::Int64(cells))
     }
@@ -175,8 +202,29 @@ fn pool(states: &[f32], length: usize, width: usize, pooling: Pooling) -> Vec<f3
     sum
 }
 
+/// Turns the scores of one text's classes into what they are to be read as.
+pub fn activate(scores: &mut [f32], activation: Activation) {
+    match activation {
+        Activation::None => {}
+        Activation::Sigmoid => {
+            for score in scores {
+                *score = 1.0 / (1.0 + (-*score).exp());
+            }
+        }
+        Activation::Softmax => {
+            // Without the highest, which changes nothing of the outcome, so that no power overflows.
+            let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            scores
+                .iter_mut()
+                .for_each(|score| *score = (*score - highest).exp());
+            let sum: f32 = scores.iter().sum();
+            scores.iter_mut().for_each(|score| *score /= sum);
+        }
+    }
+}
+
 /// Scales to length 1; a vector of zeros stays.
-fn to_unit_length(vector: &mut [f32]) {
+pub fn to_unit_length(vector: &mut [f32]) {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 {
         vector.iter_mut().for_each(|value| *value /= length);
@@ -193,14 +241,18 @@ mod tests {
 
     #[test]
     fn rows_are_padded_to_the_longest_and_the_mask_says_where() {
-        let rows = [vec![5, 6, 7], vec![8]];
+        let pair = Row {
+            ids: vec![5, 6, 7],
+            second: 2,
+        };
+        let rows = [pair, vec![8].into()];
         let cells = |feed: Feed| match feed.tensor(&rows, 9).unwrap().elements() {
             Elements::Int64(cells) => cells.clone(),
             _ => vec![],
         };
         assert_eq!(cells(Feed::Ids), [5, 6, 7, 8, 9, 9]);
         assert_eq!(cells(Feed::Mask), [1, 1, 1, 1, 0, 0]);
-        assert_eq!(cells(Feed::Types), [0; 6]);
+        assert_eq!(cells(Feed::Types), [0, 0, 1, 0, 0, 0]);
     }
 
     #[test]
@@ -217,6 +269,18 @@ mod tests {
         let output = states(&[2, 2], &[3.0, 4.0, 0.0, 0.0]);
         let unit = vectors(&output, &[1, 1], Pooling::None, true).unwrap();
         assert_eq!(unit, [vec![0.6, 0.8], vec![0.0, 0.0]]);
+    }
+
+    #[test]
+    fn scores_become_probabilities() {
+        let active = |activation| {
+            let mut scores = [1000.0, 1000.0, f32::MIN];
+            activate(&mut scores, activation);
+            scores
+        };
+        assert_eq!(active(Activation::Softmax), [0.5, 0.5, 0.0]);
+        assert_eq!(active(Activation::Sigmoid), [1.0, 1.0, 0.0]);
+        assert_eq!(active(Activation::None), [1000.0, 1000.0, f32::MIN]);
     }
 
     #[test]

@@ -69,6 +69,17 @@ impl std::borrow::Borrow<str> for ModelName {
     }
 }
 
+/// What becomes of a classifier's outputs, so that they can be read as probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// One of the classes holds: the scores add up to 1.
+    Softmax,
+    /// Each class holds or not, whatever the others do.
+    Sigmoid,
+    /// The scores as the graph gives them.
+    None,
+}
+
 /// How a model's hidden states, one vector per token, become one vector per text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pooling {

@@ -5,6 +5,7 @@
 //! 500; NaN and Infinity are `null` in JSON, and the output's parameter `not_finite` counts them.
 
 mod answer;
+mod generate;
 mod request;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub fn router() -> Router<Arc<App>> {
             get(model_ready),
         )
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .merge(generate::router())
         .route("/v2/systemsharedmemory/{*rest}", any(no_shared_memory))
         .route("/v2/cudasharedmemory/{*rest}", any(no_shared_memory))
 }

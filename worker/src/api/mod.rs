@@ -8,6 +8,7 @@ mod kserve_http;
 pub mod metrics;
 mod openai;
 mod parameters;
+mod ranking;
 mod repository;
 mod settings;
 mod statistics;
@@ -43,6 +44,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(settings::router())
         .merge(statistics::router())
         .merge(openai::router())
+        .merge(ranking::router())
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&app), count))
@@ -160,9 +162,10 @@ const NO_SHARED_MEMORY: &str = "shared memory is not served: a worker behind a p
                                 be; send tensors in the request, as bytes where size matters";
 
 /// What the worker says of itself (KServe's server metadata), the same in both protocols.
-const EXTENSIONS: [&str; 10] = [
+const EXTENSIONS: [&str; 11] = [
     "binary_tensor_data",
     "classification",
+    "generate",
     "logging",
     "model_configuration",
     "model_repository",

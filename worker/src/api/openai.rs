@@ -100,7 +100,7 @@ struct EmbeddingsBody {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum InputBody {
+pub enum InputBody {
     Text(String),
     Texts(Vec<String>),
     Ids(Vec<u32>),
@@ -109,7 +109,8 @@ enum InputBody {
 }
 
 impl InputBody {
-    fn check(self) -> Result<Inputs, Fault> {
+    /// What is to be read, in bounds.
+    pub fn check(self) -> Result<Inputs, Fault> {
         let count = match &self {
             InputBody::Texts(texts) => texts.len(),
             InputBody::IdLists(rows) => rows.len(),

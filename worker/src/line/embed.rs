@@ -13,7 +13,7 @@ use crate::line::{Model, Task};
 use crate::observe::Count;
 use crate::repository::Embedding;
 use crate::tensor::{Datatype, Signature, Tensor, TensorSpec};
-use crate::text::{Feed, Reader, Row, vectors};
+use crate::text::{Feed, Reader, Row, to_unit_length, vectors};
 use crate::units::Pooling;
 
 /// The most texts of one request that run together.
@@ -25,7 +25,9 @@ pub enum Inputs {
     /// Texts.
     Texts(Vec<String>),
     /// Texts that the client has tokenised itself.
-    Ids(Vec<Row>),
+    Ids(Vec<Vec<u32>>),
+    /// A text, and others that are each read together with it.
+    Pairs(String, Vec<String>),
 }
 
 /// Vectors in the order of the inputs, and the tokens that were read for them.
@@ -35,6 +37,18 @@ pub struct Embedded {
     pub vectors: Vec<Vec<f32>>,
     /// After truncation, special tokens included, padding not.
     pub tokens: usize,
+}
+
+impl Embedded {
+    /// Keeps the first so many dimensions, scaled to length 1 again where the whole vectors are.
+    pub fn shorten(&mut self, dimensions: usize, normalize: bool) {
+        for vector in &mut self.vectors {
+            vector.truncate(dimensions);
+            if normalize {
+                to_unit_length(vector);
+            }
+        }
+    }
 }
 
 /// How texts go into a graph and vectors come out.
@@ -80,6 +94,11 @@ impl Embedder {
         outputs.map(drop).map_err(|fault| fault.message)
     }
 
+    /// Whether vectors are scaled to length 1.
+    pub fn normalizes(&self) -> bool {
+        self.normalize
+    }
+
     /// How long the vectors are.
     pub fn width(&self) -> usize {
         self.width
@@ -98,13 +117,8 @@ impl Embedder {
         let Some(output) = outputs.first() else {
             return Err(failed("the engine gave no output".to_owned()));
         };
-        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
-        let vectors = vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)?;
-        if vectors.iter().flatten().all(|value| value.is_finite()) {
-            return Ok(vectors);
-        }
-        let problem = "the model gave a vector with NaN or Infinity, which JSON can't carry";
-        Err(Fault::new(Kind::NotFinite, problem))
+        let lengths: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
+        vectors(output, &lengths, self.pooling, self.normalize).map_err(failed)
     }
 
     /// The token ids of every input.
@@ -118,9 +132,14 @@ impl Embedder {
                 };
                 texts.into_iter().enumerate().map(read).collect()
             }
+            Inputs::Pairs(query, documents) => {
+                let read = |document: &String| self.reader.read_pair(&query, document);
+                let rows = documents.iter().map(read).collect::<Result<_, _>>();
+                rows.map_err(|problem| Fault::bad(problem).param("documents"))
+            }
             Inputs::Ids(rows) => {
-                let adopt = |(index, ids): (usize, Row)| match self.reader.adopt(ids) {
-                    Ok(row) if row.is_empty() => Err(slip(index, "is empty")),
+                let adopt = |(index, ids): (usize, Vec<u32>)| match self.reader.adopt(ids) {
+                    Ok(row) if row.ids.is_empty() => Err(slip(index, "is empty")),
                     Ok(row) => Ok(row),
                     Err(id) => Err(slip(index, &format!("holds {id}, which is no token here"))),
                 };
@@ -156,9 +175,9 @@ pub async fn embed(
 ) -> Result<Embedded, Fault> {
     let reader = Arc::clone(embedder);
     let rows = off_reactor(move || reader.read(inputs)).await?;
-    let tokens = rows.iter().map(Vec::len).sum();
+    let tokens = rows.iter().map(|row| row.ids.len()).sum();
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|&index| rows[index].len());
+    order.sort_by_key(|&index| rows[index].ids.len());
     let mut placed = vec![Vec::new(); rows.len()];
     let most = model.most_rows.filter(|most| *most > 0).unwrap_or(BATCH);
     for places in order.chunks(BATCH.min(most)) {

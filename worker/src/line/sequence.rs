@@ -73,17 +73,6 @@ impl Sequencer {
         first: Vec<Tensor>,
         clock: Clock,
     ) -> Result<(Sequencer, Signature), String> {
-        let named = |specs: &[TensorSpec], name: &str, datatype: Datatype| {
-            let place = specs.iter().position(|spec| spec.name == name);
-            let place =
-                place.ok_or_else(|| format!("sequence_batching: the graph has no `{name}`"))?;
-            match specs[place].datatype {
-                same if same == datatype => Ok(place),
-                other => Err(format!(
-                    "sequence_batching: `{name}` is {other} in the graph, not {datatype}"
-                )),
-            }
-        };
         let mut inputs: Vec<Source> = engine.inputs.iter().map(|_| Source::Client).collect();
         for control in &plan.controls {
             let place = named(&engine.inputs, &control.input, control.datatype)?;
@@ -243,6 +232,18 @@ impl Sequencer {
                 },
             }
         }
+    }
+}
+
+/// Where a tensor that the plan names stands in the graph.
+fn named(specs: &[TensorSpec], name: &str, datatype: Datatype) -> Result<usize, String> {
+    let place = specs.iter().position(|spec| spec.name == name);
+    let place = place.ok_or_else(|| format!("sequence_batching: the graph has no `{name}`"))?;
+    match specs[place].datatype {
+        same if same == datatype => Ok(place),
+        other => Err(format!(
+            "sequence_batching: `{name}` is {other} in the graph, not {datatype}"
+        )),
     }
 }
 

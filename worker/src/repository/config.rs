@@ -393,6 +393,10 @@ mod tests {
                 "state \"s\": [-1] is no shape to begin with",
             ),
             (
+                "sequence_batching {} response_cache { enable: true }",
+                "depends on what came before",
+            ),
+            (
                 "sequence_batching { iterative_sequence: true }",
                 "iterative_sequence",
             ),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::units::Pooling;
+use crate::units::{Activation, Pooling};
 
 /// What a model is for.
 #[derive(Debug, PartialEq)]
@@ -18,6 +18,19 @@ pub enum Kind {
     Tensor,
     /// Texts in, vectors out; and tensors.
     Embedding(Embedding),
+    /// Texts, or pairs of them, in, a score for each class out; and tensors.
+    Classifier(Classifier),
+}
+
+/// How a classifier reads and answers.
+#[derive(Debug, PartialEq)]
+pub struct Classifier {
+    /// How it reads. Its graph gives the scores as they are, so nothing is pooled.
+    pub text: Embedding,
+    /// The names of its classes, in their order; may be fewer than there are, or none.
+    pub labels: Vec<String>,
+    /// How scores become probabilities; absent = softmax, and sigmoid where there is one class only.
+    pub activation: Option<Activation>,
 }
 
 /// How an embedding model reads and answers.
@@ -62,6 +75,8 @@ struct Typed {
     pooling: Option<String>,
     normalize: Option<bool>,
     max_tokens: Option<usize>,
+    labels: Option<Vec<String>>,
+    activation: Option<String>,
     #[serde(default)]
     warmup: Vec<usize>,
 }
@@ -100,17 +115,30 @@ fn check(typed: Typed, folder: &Path) -> Result<(Engine, Kind), String> {
     };
     match typed.kind.as_deref() {
         None | Some("tensor") => {
-            no_text_keys(&typed)?;
+            only(
+                &typed,
+                "embedding",
+                &["pooling", "normalize", "tokenizer", "max_tokens"],
+            )?;
+            only(&typed, "classifier", &["labels", "activation"])?;
             Ok((engine, Kind::Tensor))
         }
-        Some("embedding") if engine == Engine::Onnx => {
+        Some("embedding" | "classifier") if engine == Engine::Echo => {
+            Err("engine = \"echo\" has no vectors to give; use kind = \"tensor\"".into())
+        }
+        Some("embedding") => {
+            only(&typed, "classifier", &["labels", "activation"])?;
             Ok((engine, Kind::Embedding(embedding(typed, folder)?)))
         }
-        Some("embedding") => Err("engine = \"echo\" has no vectors to give; use kind = \"tensor\"".into()),
-        Some("classifier") => Err(
-            "kind = \"classifier\" is not served by this version; kind = \"tensor\" gives its raw logits".into(),
-        ),
-        Some(other) => Err(one_of("kind", other, "\"tensor\" or \"embedding\"")),
+        Some("classifier") => {
+            only(&typed, "embedding", &["pooling", "normalize"])?;
+            Ok((engine, Kind::Classifier(classifier(typed, folder)?)))
+        }
+        Some(other) => Err(one_of(
+            "kind",
+            other,
+            "\"tensor\", \"embedding\" or \"classifier\"",
+        )),
     }
 }
 
@@ -137,17 +165,43 @@ fn embedding(typed: Typed, folder: &Path) -> Result<Embedding, String> {
     })
 }
 
-fn no_text_keys(typed: &Typed) -> Result<(), String> {
-    let keys = [
+fn classifier(mut typed: Typed, folder: &Path) -> Result<Classifier, String> {
+    let activation = match typed.activation.as_deref() {
+        None => None,
+        Some("softmax") => Some(Activation::Softmax),
+        Some("sigmoid") => Some(Activation::Sigmoid),
+        Some("none") => Some(Activation::None),
+        Some(other) => {
+            let allowed = "\"softmax\", \"sigmoid\" or \"none\"";
+            return Err(one_of("activation", other, allowed));
+        }
+    };
+    let labels = typed.labels.take().unwrap_or_default();
+    let text = Embedding {
+        pooling: Pooling::None,
+        normalize: false,
+        ..embedding(typed, folder)?
+    };
+    Ok(Classifier {
+        text,
+        labels,
+        activation,
+    })
+}
+
+/// Refuses keys that only models of another kind have.
+fn only(typed: &Typed, kind: &str, keys: &[&str]) -> Result<(), String> {
+    let given = [
         ("tokenizer", typed.tokenizer.is_some()),
         ("pooling", typed.pooling.is_some()),
         ("normalize", typed.normalize.is_some()),
         ("max_tokens", typed.max_tokens.is_some()),
+        ("labels", typed.labels.is_some()),
+        ("activation", typed.activation.is_some()),
     ];
-    match keys.iter().find(|(_, given)| *given) {
-        Some((key, _)) => Err(format!(
-            "{key}: only an embedding model has it; add kind = \"embedding\""
-        )),
+    let strange = |(key, given): &&(&str, bool)| *given && keys.contains(key);
+    match given.iter().find(strange) {
+        Some((key, _)) => Err(format!("{key}: it is for models of kind = \"{kind}\"")),
         None => Ok(()),
     }
 }

@@ -20,7 +20,7 @@ pub use config::{
     Config, Control, Declared, Filling, SequencePlan, Signal, State, Switch, Warmup, With, encode,
 };
 use description::Description;
-pub use description::{Embedding, Engine, Kind};
+pub use description::{Classifier, Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
 
 use crate::units::ModelName;
@@ -259,7 +259,7 @@ mod tests {
             ("c/1/model.onnx", ""),
             ("c/model.toml", "kind = \"embedding\"\npoolin = \"mean\""),
             ("d/1/model.onnx", ""),
-            ("d/model.toml", "kind = \"classifier\""),
+            ("d/model.toml", "kind = \"decoder\""),
             ("e/1/model.onnx", ""),
             ("e/model.toml", "kind = \"embedding\""),
             ("f/1/model.onnx", ""),
@@ -282,9 +282,9 @@ mod tests {
             "has no version folder",
             "has no 1/model.onnx",
             "poolin",
-            "classifier",
+            "\"decoder\"",
             "tokenizer.json",
-            "only an embedding model",
+            "models of kind = \"embedding\"",
             "max_batch_sise",
             "none of its versions",
         ] {

@@ -90,30 +90,35 @@ fn run_batch(
         return;
     }
     for item in batch {
-        let (start, rows) = (shared.clock.now(), item.rows);
-        let outcome = guarded(engine, &item.load.inputs, &item.load.wanted);
-        let outcome = match outcome {
-            Ok(outputs) if batches => same_rows(outputs, rows),
-            outcome => outcome,
-        };
-        let infer = shared.clock.now() - start;
-        let spans = Spans {
-            infer,
-            ..Spans::default()
-        };
-        if outcome.is_ok() {
-            shared.tally.executed(rows, spans);
-        }
-        let spans = since(&item.load, start, spans);
-        give(
-            item.load,
-            outcome.map(|outputs| Ran {
-                outputs,
-                rows,
-                spans,
-            }),
-        );
+        let outcome = run_alone(shared, engine, &item, batches);
+        give(item.load, outcome);
     }
+}
+
+/// Runs one by itself.
+fn run_alone(
+    shared: &Shared,
+    engine: &mut dyn Engine,
+    item: &Item<Job>,
+    batches: bool,
+) -> Result<Ran, Fault> {
+    let (start, rows) = (shared.clock.now(), item.rows);
+    let mut outputs = guarded(engine, &item.load.inputs, &item.load.wanted)?;
+    if batches {
+        outputs = same_rows(outputs, rows)?;
+    }
+    let infer = shared.clock.now() - start;
+    let spans = Spans {
+        infer,
+        ..Spans::default()
+    };
+    shared.tally.executed(rows, spans);
+    let spans = since(&item.load, start, spans);
+    Ok(Ran {
+        outputs,
+        rows,
+        spans,
+    })
 }
 
 /// The spans of a run that began at this time, for a request that had waited for it.

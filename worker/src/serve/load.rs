@@ -12,12 +12,13 @@ use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Device, Embedder, Keeping, Model, Sequencer};
+use crate::line::{Classifier, Device, Embedder, Keeping, Model, Sequencer};
 use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
-use crate::serve::warm_up::{first_states, warm_up, warm_up_rows};
+use crate::serve::warm_up::{first_states, warm_up};
 use crate::serve::{Control, Settings, Stop};
+use crate::tensor::Signature;
 
 /// What every model is loaded with.
 pub struct Loader {
@@ -111,28 +112,23 @@ impl Loader {
         let Some(first) = engines.first_mut() else {
             return Err("instance_group: no instance".into());
         };
-        let mut signature = first.signature().clone();
+        let whole = first.signature().clone();
         let embedder = match &plan.kind {
             Kind::Tensor => None,
-            Kind::Embedding(embedding) => Some(Arc::new(Embedder::fit(embedding, first.as_mut())?)),
+            Kind::Embedding(text) | Kind::Classifier(repository::Classifier { text, .. }) => {
+                Some(Arc::new(Embedder::fit(text, first.as_mut())?))
+            }
+        };
+        let classes = embedder.as_ref().map_or(0, |embedder| embedder.width());
+        let classifier = match &plan.kind {
+            Kind::Classifier(described) => Some(Classifier::new(described, classes)?),
+            Kind::Tensor | Kind::Embedding(_) => None,
         };
         for engine in &mut engines {
-            warm_up(engine.as_mut(), plan)?;
-            for &rows in &plan.warmup {
-                match &embedder {
-                    Some(embedder) => embedder.warm(engine.as_mut(), rows)?,
-                    None => warm_up_rows(engine.as_mut(), rows)?,
-                }
-            }
+            warm_up(engine.as_mut(), plan, embedder.as_deref())?;
         }
-        let batches = signature.batches();
-        let mut sequencer = None;
-        if let Some(sequence) = &config.sequence {
-            let rows = batches && config.max_batch_size != Some(0);
-            let first = first_states(sequence, rows, &plan.folder)?;
-            let (fitted, seen) = Sequencer::fit(sequence, &signature, rows, first, self.clock)?;
-            (sequencer, signature) = (Some(fitted), seen);
-        }
+        let batches = whole.batches();
+        let (sequencer, signature) = self.sequences(plan, whole)?;
         let limits = config.limits.clone();
         let tally = ledger.tally(&plan.name, version.version);
         let runner = Runner::start(engines, limits, self.clock, Arc::clone(&tally))
@@ -160,7 +156,23 @@ impl Loader {
             tally,
             runner,
             embedder,
+            classifier,
         })
+    }
+
+    /// What keeps a model's sequences, if it has any, and what clients see of it then.
+    fn sequences(
+        &self,
+        plan: &ModelPlan,
+        whole: Signature,
+    ) -> Result<(Option<Sequencer>, Signature), String> {
+        let Some(sequence) = &plan.config.sequence else {
+            return Ok((None, whole));
+        };
+        let rows = whole.batches() && plan.config.max_batch_size != Some(0);
+        let first = first_states(sequence, rows, &plan.folder)?;
+        let (sequencer, seen) = Sequencer::fit(sequence, &whole, rows, first, self.clock)?;
+        Ok((Some(sequencer), seen))
     }
 
     /// Where the answers of this load of a model are kept, if they are.

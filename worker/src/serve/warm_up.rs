@@ -10,11 +10,16 @@ use std::path::Path;
 use half::{bf16, f16};
 
 use crate::engine::Engine;
+use crate::line::Embedder;
 use crate::repository::{Filling, ModelPlan, SequencePlan, State, Warmup, With};
 use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec, volume};
 
 /// Runs a model's warm-ups on one of its instances.
-pub fn warm_up(engine: &mut dyn Engine, plan: &ModelPlan) -> Result<(), String> {
+pub fn warm_up(
+    engine: &mut dyn Engine,
+    plan: &ModelPlan,
+    embedder: Option<&Embedder>,
+) -> Result<(), String> {
     for warmup in &plan.config.warmups {
         let name = &warmup.name;
         let told = |problem| format!("model_warmup \"{name}\": {problem}");
@@ -23,14 +28,14 @@ pub fn warm_up(engine: &mut dyn Engine, plan: &ModelPlan) -> Result<(), String> 
             run(engine, &inputs).map_err(told)?;
         }
     }
+    for &rows in &plan.warmup {
+        let warmed = match embedder {
+            Some(embedder) => embedder.warm(engine, rows),
+            None => zeros(engine.signature(), rows).and_then(|inputs| run(engine, &inputs)),
+        };
+        warmed.map_err(|problem| format!("warmup: {rows} rows: {problem}"))?;
+    }
     Ok(())
-}
-
-/// Runs a batch of zeros of so many rows.
-pub fn warm_up_rows(engine: &mut dyn Engine, rows: usize) -> Result<(), String> {
-    let told = |problem| format!("warmup: {rows} rows: {problem}");
-    let inputs = zeros(engine.signature(), rows).map_err(told)?;
-    run(engine, &inputs).map_err(told)
 }
 
 fn run(engine: &mut dyn Engine, inputs: &[Tensor]) -> Result<(), String> {

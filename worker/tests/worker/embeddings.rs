@@ -164,18 +164,31 @@ fn slips_are_400_in_openais_shape() {
     }
     for body in [
         json!({"model": "tiny", "input": "cat", "encoding_format": "hex"}),
-        json!({"model": "tiny", "input": "cat", "dimensions": 3}),
+        json!({"model": "tiny", "input": "cat", "dimensions": 5}),
+        json!({"model": "tiny", "input": "cat", "dimensions": 0}),
         json!({"model": "tiny"}),
         json!({"input": "cat"}),
     ] {
         let answer = worker.post("/v1/embeddings", &body.to_string());
         assert_eq!(answer.status, 400, "{body}");
     }
-    let fitting = json!({"model": "tiny", "input": "cat", "dimensions": 4});
-    assert_eq!(
-        worker.post("/v1/embeddings", &fitting.to_string()).status,
-        200
-    );
+}
+
+#[test]
+fn fewer_dimensions_are_the_first_ones_at_length_one() {
+    let (_models, worker) = tiny("");
+    let ask = |dimensions: usize| {
+        let body = json!({"model": "tiny", "input": "hello world", "dimensions": dimensions});
+        vector(&worker.post("/v1/embeddings", &body.to_string()).json(), 0)
+    };
+    let whole = ask(4);
+    let length = (whole[0] * whole[0] + whole[1] * whole[1]).sqrt();
+    assert!(length < 0.9, "{whole:?} shows nothing");
+    assert_close(&ask(2), &[whole[0] / length, whole[1] / length]);
+    let (_models, raw) = tiny("normalize = false");
+    let body = json!({"model": "tiny", "input": "hello world", "dimensions": 2});
+    let answer = raw.post("/v1/embeddings", &body.to_string()).json();
+    assert_eq!(vector(&answer, 0), [0.125, 1.125]);
 }
 
 #[test]

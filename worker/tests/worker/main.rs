@@ -12,6 +12,7 @@ mod grpc;
 mod kserve;
 mod library;
 mod process;
+mod ranking;
 mod repository;
 mod sequences;
 mod settings;

@@ -10,7 +10,7 @@ use crate::api::parameters::{self, Parameters};
 use crate::api::{Asked, unreadable};
 use crate::fault::Fault;
 use crate::line::{self, Form, InferRequest, Model, Named, Wanted};
-use crate::tensor::{Axis, Datatype, Elements, Tensor, TensorSpec};
+use crate::tensor::{Axis, Datatype, Elements, Tensor, TensorSpec, volume};
 
 /// Where the JSON of a body ends.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -101,7 +101,7 @@ fn alone(model: &Model, body: &[u8]) -> Result<Asked, Fault> {
 }
 
 /// The shape of one row of so many elements, if at most one axis is free.
-fn shape(spec: &TensorSpec, rows: bool, count: usize) -> Option<Vec<usize>> {
+pub(super) fn shape(spec: &TensorSpec, rows: bool, count: usize) -> Option<Vec<usize>> {
     let mut free = None;
     let mut shape = Vec::with_capacity(spec.axes.len());
     for (place, axis) in spec.axes.iter().enumerate() {
@@ -116,7 +116,7 @@ fn shape(spec: &TensorSpec, rows: bool, count: usize) -> Option<Vec<usize>> {
         });
     }
     if let Some(place) = free {
-        let others = crate::tensor::volume(&shape)?;
+        let others = volume(&shape)?;
         shape[place] = count.checked_div(others)?;
     }
     Some(shape)

@@ -121,6 +121,11 @@ impl Typed {
         let sequence = self.sequence_batching;
         let sequence = sequence.map(|typed| typed.check(instances, limits.rows));
         let sequence = sequence.transpose()?;
+        if sequence.is_some() && self.response_cache.enable {
+            return Err(
+                "response_cache: what a sequence answers depends on what came before".into(),
+            );
+        }
         let warmups = self.model_warmup.into_iter().map(TypedWarmup::check);
         let declare = |tensors: Vec<TypedTensor>, warnings: &mut Vec<String>| {
             let declared = tensors.into_iter().map(|tensor| tensor.check(warnings));

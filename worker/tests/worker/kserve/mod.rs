@@ -3,6 +3,7 @@
 mod binary;
 mod bodies;
 mod elements;
+mod generate;
 mod odd;
 mod slips;
 

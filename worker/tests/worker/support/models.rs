@@ -219,8 +219,61 @@ pub fn put_embedding(models: &Path, name: &str, settings: &str) {
             &["batch", "sequence", "4"],
         );
     put(models, name, graph);
+    describe(models, name, &format!("kind = \"embedding\"\n{settings}"));
+}
+
+/// A BERT-shaped classifier: the scores of four classes are the sums of the tokens' rows of [`TABLE`].
+pub fn put_classifier(models: &Path, name: &str, settings: &str) {
+    let graph = Graph::default()
+        .floats("table", &[8, 4], TABLE.as_flattened())
+        .node("Identity", &["attention_mask"], &["counted"]);
+    put_scorer(models, name, graph, "4");
+    describe(models, name, &format!("kind = \"classifier\"\n{settings}"));
+}
+
+/// A cross-encoder: its score is the sum over the tokens of the second text, of which `dog` is worth most.
+pub fn put_ranker(models: &Path, name: &str) {
+    let worth = [1e6, 0.0, 0.0, 0.0, 1.0, -1.0, 3.0, 3.5];
+    let graph = Graph::default().floats("table", &[8, 1], &worth).node(
+        "Identity",
+        &["token_type_ids"],
+        &["counted"],
+    );
+    put_scorer(models, name, graph, "1");
+    describe(models, name, "kind = \"classifier\"\n");
+}
+
+/// Sums the rows of `table` of those tokens for which `counted` is 1.
+fn put_scorer(models: &Path, name: &str, graph: Graph, classes: &str) {
+    let axes = ["batch", "sequence"];
+    let graph = graph
+        .whole("one", &[1], &[1])
+        .whole("two", &[1], &[2])
+        .node("Gather", &["table", "input_ids"], &["rows"])
+        .node_with(
+            "Cast",
+            &["counted"],
+            &["weights"],
+            &[("to", Type::Float as u64)],
+        )
+        .node("Unsqueeze", &["weights", "two"], &["column"])
+        .node("Mul", &["rows", "column"], &["weighted"])
+        .node_with(
+            "ReduceSum",
+            &["weighted", "one"],
+            &["logits"],
+            &[("keepdims", 0)],
+        )
+        .input("input_ids", Type::Int64, &axes)
+        .input("attention_mask", Type::Int64, &axes)
+        .input("token_type_ids", Type::Int64, &axes)
+        .output("logits", Type::Float, &["batch", classes]);
+    put(models, name, graph);
+}
+
+/// Writes how a model reads texts.
+fn describe(models: &Path, name: &str, toml: &str) {
     let folder = models.join(name);
-    let toml = format!("kind = \"embedding\"\n{settings}");
     fs::write(folder.join("model.toml"), toml).unwrap();
     fs::write(folder.join("tokenizer.json"), TOKENIZER).unwrap();
 }
