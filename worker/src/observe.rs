@@ -1,5 +1,5 @@
 //! What is counted of each model, and how it is told: as Triton's statistics (`api/statistics.rs`) and as metrics
-//! ([`exposition`]).
+//! ([`exposition()`]).
 //!
 //! Every request that names a model is counted exactly once, however it ends. That is a property of a guard, not of
 //! care: [`Tally::begin`] gives a [`Count`], and one that is dropped before it was closed was cancelled. (Triton 2.51
