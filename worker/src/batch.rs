@@ -16,7 +16,11 @@
 //! one shape; an item bigger than the limit still runs, alone. Source of levels and deadlines: Triton's
 //! `ModelDynamicBatching` and `ModelQueuePolicy`.
 
+mod order;
+
 use std::collections::VecDeque;
+
+pub use order::Order;
 
 use crate::units::Seconds;
 
@@ -38,6 +42,8 @@ pub struct Limits {
     pub levels: Vec<Policy>,
     /// The level of an item that names none.
     pub default_level: usize,
+    /// Whether answers leave in the order in which their batches were taken.
+    pub ordered: bool,
 }
 
 /// How long and in what number items of one level wait.
@@ -145,8 +151,7 @@ impl<T> Batcher<T> {
 
     /// Takes an item and says until when it may wait, or gives it back when as many of its level wait as may.
     pub fn offer(&mut self, item: Item<T>, now: Seconds) -> Result<Option<Seconds>, Item<T>> {
-        let level = item.urgency.level.unwrap_or(self.limits.default_level);
-        let level = level.min(self.limits.levels.len().saturating_sub(1));
+        let level = self.level(item.urgency);
         let Some(policy) = self.limits.levels.get(level) else {
             return Err(item);
         };
@@ -163,6 +168,17 @@ impl<T> Batcher<T> {
             item,
         });
         Ok(until)
+    }
+
+    /// How long such an item may wait; absent = for ever.
+    pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
+        let policy = self.limits.levels.get(self.level(urgency))?;
+        policy.timeout(urgency.timeout)
+    }
+
+    fn level(&self, urgency: Urgency) -> usize {
+        let level = urgency.level.unwrap_or(self.limits.default_level);
+        level.min(self.limits.levels.len().saturating_sub(1))
     }
 
     /// Takes out whoever has waited for too long, and gives back those who are to be refused.
@@ -330,6 +346,7 @@ mod tests {
             delay: Seconds(0.0),
             levels: vec![policy(100)],
             default_level: 0,
+            ordered: false,
         }
     }
 

@@ -60,6 +60,10 @@ struct ServeArgs {
     /// changed from one look to the next
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=86400))]
     poll_seconds: u32,
+    /// Memory for answers that are kept, of all models whose config.pbtxt says `response_cache { enable: true }`;
+    /// 0 = keep none
+    #[arg(long, value_name = "N", default_value = "67108864")]
+    cache_bytes: usize,
     /// ONNX Runtime's shared library [default: FOREBAY_ONNXRUNTIME, then beside the binary, then target/onnxruntime/,
     /// then the system's loader]
     #[arg(long, value_name = "FILE")]
@@ -157,6 +161,7 @@ fn settings(args: ServeArgs) -> Settings {
         threads: args.threads.map_or_else(cores, usize::from),
         control: args.model_control,
         poll: Seconds(args.poll_seconds.into()),
+        cache: args.cache_bytes,
         library: Search {
             named,
             folders: home.into_iter().chain(fetched).collect(),

@@ -1,10 +1,13 @@
 //! The path of a request, whichever front door it came through: look the model up, validate, tokenise where there is
 //! text, submit to the model's thread, post-process. The front doors only parse and render.
 
+mod cached;
 mod classes;
 mod classify;
 mod embed;
 mod registry;
+mod sequence;
+mod told;
 mod validate;
 
 use std::path::PathBuf;
@@ -14,16 +17,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use cached::Keeping;
 pub use classify::Classifier;
 pub use embed::{Embedded, Embedder, Inputs};
 pub use registry::{Registry, Standing};
+pub use sequence::{Id, Sequence, Sequencer};
 pub use validate::{Form, Named, Wanted};
 
 use crate::batch::Urgency;
 use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
 use crate::log::Log;
-use crate::observe::{Count, Ledger, Shown, Tally};
+use crate::observe::{Count, Ledger, Tally};
 use crate::repository::Labels;
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
@@ -53,6 +58,10 @@ pub struct Model {
     pub load: Seconds,
     /// What is counted of it.
     pub tally: Arc<Tally>,
+    /// Present where its requests form sequences.
+    pub sequencer: Option<Sequencer>,
+    /// Where its answers are kept, if they are.
+    pub keeping: Option<Keeping>,
     /// The threads that run it.
     pub runner: Runner,
     /// Present when it reads texts.
@@ -81,6 +90,15 @@ pub struct InferRequest {
     pub form: Form,
     /// How soon.
     pub urgency: Urgency,
+    /// Which sequence it belongs to; heeded by models that keep sequences.
+    pub sequence: Option<Sequence>,
+}
+
+/// Inputs that fit a model, in its order, and the places of the outputs that are wanted.
+pub struct Task {
+    inputs: Vec<Tensor>,
+    wanted: Vec<usize>,
+    urgency: Urgency,
 }
 
 /// An output as it is given.
@@ -201,29 +219,6 @@ impl App {
         self.registry.find(name, version)
     }
 
-    /// The versions that answer: of every model, of one, or a single one.
-    pub fn versions(
-        &self,
-        name: Option<&str>,
-        version: Option<&str>,
-    ) -> Result<Vec<Arc<Model>>, Fault> {
-        let Some(name) = name else {
-            self.answering()?;
-            return Ok(self.registry.every(|_| true));
-        };
-        let found = self.model(name, version)?;
-        match version {
-            Some(_) => Ok(vec![found]),
-            None => Ok(self.registry.every(|model| model.as_str() == name)),
-        }
-    }
-
-    /// What there is to tell of every version that answers; nothing while they load.
-    pub fn shown(&self) -> Vec<Shown> {
-        let models = self.registry.every(|_| true);
-        models.iter().map(|model| model.shown()).collect()
-    }
-
     /// Carries an order out and says how it went.
     pub async fn order(
         &self,
@@ -259,39 +254,39 @@ impl Model {
         let inputs = validate::inputs(&self.signature, request.inputs)?;
         let wanted = validate::outputs(&self.signature, request.outputs, request.form)?;
         validate::rows(self.most_rows, &inputs)?;
-        let places = wanted.iter().map(|(place, _)| *place).collect();
-        let run = self.run(inputs, places, request.urgency, count);
-        let outputs = run.await?;
+        let task = Task {
+            inputs,
+            wanted: wanted.iter().map(|(place, _)| *place).collect(),
+            urgency: request.urgency,
+        };
+        let outputs = match &self.sequencer {
+            Some(sequencer) => sequencer.run(self, request.sequence, task, count).await?,
+            None => self.run(task, count).await?,
+        };
         let given = wanted.into_iter().zip(outputs);
         given
             .map(|((place, form), tensor)| self.give(place, form, tensor))
             .collect()
     }
 
+    /// Inputs that fit, to their outputs.
+    async fn run(&self, task: Task, count: &mut Count) -> Result<Vec<Tensor>, Fault> {
+        match &self.keeping {
+            Some(keeping) => cached::run(self, keeping, task, count).await,
+            None => self.compute(task, count).await,
+        }
+    }
+
     /// Inputs that fit, through the engine.
-    async fn run(
-        &self,
-        inputs: Vec<Tensor>,
-        wanted: Vec<usize>,
-        urgency: Urgency,
-        count: &mut Count,
-    ) -> Result<Vec<Tensor>, Fault> {
+    async fn compute(&self, task: Task, count: &mut Count) -> Result<Vec<Tensor>, Fault> {
+        let Task {
+            inputs,
+            wanted,
+            urgency,
+        } = task;
         let ran = self.runner.run(inputs, wanted, urgency).await?;
         count.ran(ran.rows, ran.spans);
         Ok(ran.outputs)
-    }
-
-    fn shown(&self) -> Shown {
-        Shown {
-            name: self.name.clone(),
-            version: self.version,
-            numbers: self.tally.numbers(),
-            pending: self.runner.pending(),
-            load: self.load,
-            device: self.device.name,
-            fallback: self.device.fallback,
-            cached: false,
-        }
     }
 
     /// An output in the form it is wanted in.

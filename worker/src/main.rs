@@ -6,6 +6,7 @@
 
 mod api;
 mod batch;
+mod cache;
 mod cli;
 mod clock;
 mod engine;

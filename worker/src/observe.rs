@@ -47,6 +47,7 @@ impl Tally {
             rows: 0,
             spans: Spans::default(),
             computed: false,
+            cache: None,
             open: true,
             tally: Arc::clone(self),
         }
@@ -71,15 +72,35 @@ pub struct Count {
     rows: usize,
     spans: Spans,
     computed: bool,
+    cache: Option<(Looked, Seconds)>,
     open: bool,
 }
 
+/// What came of looking for an answer in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// It was there.
+    Hit,
+    /// It had to be computed.
+    Miss,
+}
+
 impl Count {
+    /// The time, by the clock that it is counted with.
+    pub fn now(&self) -> Seconds {
+        self.tally.clock.now()
+    }
+
     /// Rows were computed for it; a request may need several runs.
     pub fn ran(&mut self, rows: usize, spans: Spans) {
         self.computed = true;
         self.rows += rows;
         self.spans = self.spans + spans;
+    }
+
+    /// The cache was asked, which took so long.
+    pub fn looked(&mut self, what: Looked, took: Seconds) {
+        self.cache = Some((what, took));
     }
 
     /// The request has an answer.
@@ -99,6 +120,11 @@ impl Count {
         numbers.succeeded(clock.unix_millis().saturating_sub(took.to_millis()), took);
         let spans = self.computed.then_some(self.spans);
         numbers.spent(self.rows, spans);
+        match self.cache {
+            Some((Looked::Hit, took)) => numbers.hit.add(took),
+            Some((Looked::Miss, took)) => numbers.miss.add(took),
+            None => {}
+        }
     }
 }
 
@@ -172,6 +198,24 @@ mod tests {
         assert_eq!(of(Reason::Canceled), 1);
         assert_eq!(of(Reason::Backend), 1);
         assert_eq!(of(Reason::Other), 1);
+    }
+
+    #[test]
+    fn what_the_cache_answers_is_a_success_that_was_not_computed() {
+        let tally = tally();
+        let mut hit = tally.begin();
+        hit.looked(Looked::Hit, Seconds(0.5));
+        hit.close(&Ok(()));
+        let mut miss = tally.begin();
+        miss.looked(Looked::Miss, Seconds(0.25));
+        miss.ran(1, Spans::default());
+        miss.close(&Ok(()));
+        let numbers = tally.numbers();
+        assert_eq!(numbers.success.count, 2);
+        assert_eq!((numbers.queue.count, numbers.infer.count), (2, 1));
+        assert_eq!(numbers.inferences, 1);
+        assert_eq!((numbers.hit.count, numbers.hit.nanos), (1, 500_000_000));
+        assert_eq!((numbers.miss.count, numbers.miss.nanos), (1, 250_000_000));
     }
 
     #[test]

@@ -8,14 +8,15 @@
 //! A request whose time in line is over is answered at that moment, by a timer of its own. (Triton 2.51 notices when
 //! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.)
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod instance;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use crate::batch::{Batcher, Item, Limits, Next, Urgency};
+use crate::batch::{Batcher, Item, Limits, Order, Urgency};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
@@ -44,6 +45,9 @@ struct Job {
     reply: oneshot::Sender<Result<Ran, Fault>>,
 }
 
+/// A request and what becomes of it.
+type Answer = (Job, Result<Ran, Fault>);
+
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
@@ -53,6 +57,8 @@ struct Shared {
 
 struct State {
     batcher: Batcher<Job>,
+    /// Present where answers leave in order.
+    order: Option<Order<Answer>>,
     stopping: bool,
 }
 
@@ -73,9 +79,11 @@ impl Runner {
     ) -> std::io::Result<Runner> {
         let batches = engines.iter().all(|engine| engine.signature().batches());
         let rows = if batches { limits.rows } else { 1 };
+        let order = limits.ordered.then(Order::new);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 batcher: Batcher::new(Limits { rows, ..limits }),
+                order,
                 stopping: false,
             }),
             wake: Condvar::new(),
@@ -90,7 +98,7 @@ impl Runner {
         for engine in engines {
             let theirs = Arc::clone(&runner.shared);
             let thread = std::thread::Builder::new().name("model".into());
-            let thread = thread.spawn(move || work(&theirs, engine, batches))?;
+            let thread = thread.spawn(move || instance::work(&theirs, engine, batches))?;
             runner.threads.push(thread);
         }
         Ok(runner)
@@ -153,6 +161,16 @@ impl Runner {
         state.batcher.count(|job| !job.reply.is_closed())
     }
 
+    /// How long such a request may wait for its run; absent = for ever.
+    pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
+        self.shared.state.lock().batcher.patience(urgency)
+    }
+
+    /// What a request is told that has waited for as long as it may.
+    pub fn overdue(&self) -> Fault {
+        waited_out(&self.shared.state.lock().batcher)
+    }
+
     fn item(&self, job: Job, urgency: Urgency) -> Item<Job> {
         let shapes = job.inputs.iter().flat_map(|tensor| {
             let width = tensor.shape().iter().skip(1).copied();
@@ -177,19 +195,32 @@ impl Runner {
 }
 
 impl Shared {
+    /// Hands in the answers of a batch and lets those go whose turn it is. The lock is held until they have gone, so
+    /// that no later batch overtakes them.
+    fn release(&self, ticket: u64, answers: Vec<Answer>) {
+        let mut state = self.state.lock();
+        let order = state.order.as_mut();
+        for (job, outcome) in order.map_or_else(Vec::new, |order| order.done(ticket, answers)) {
+            answer_to(job, outcome);
+        }
+    }
+
     /// Refuses whoever has waited for too long.
     fn expire(&self, state: &mut State, now: Seconds) {
         let overdue = state.batcher.expire(now);
         if overdue.is_empty() {
             return;
         }
-        let message = "the request waited in line for as long as this model lets it";
-        let wait = comeback(&state.batcher);
-        let fault = Fault::new(Kind::QueueTimeout, message).retry_after(wait);
+        let fault = waited_out(&state.batcher);
         for job in overdue {
             answer_to(job, Err(fault.clone()));
         }
     }
+}
+
+fn waited_out(batcher: &Batcher<Job>) -> Fault {
+    let message = "the request waited in line for as long as this model lets it";
+    Fault::new(Kind::QueueTimeout, message).retry_after(comeback(batcher))
 }
 
 /// When it makes sense to ask again.
@@ -206,149 +237,6 @@ impl Drop for Runner {
             let _ = thread.join();
         }
     }
-}
-
-/// The thread: waits for a batch, runs it, until told to stop and nothing waits.
-fn work(shared: &Shared, mut engine: Box<dyn Engine>, batches: bool) {
-    while let Some(batch) = next_batch(shared) {
-        let batch: Vec<Item<Job>> = batch
-            .into_iter()
-            .filter(|item| !item.load.reply.is_closed())
-            .collect();
-        if batch.is_empty() {
-            continue;
-        }
-        let rows: usize = batch.iter().map(|item| item.rows).sum();
-        let work = batch.iter().map(|item| item.work).sum();
-        let items = batch.len();
-        tracing::debug!(items, rows, "a batch begins");
-        let start = shared.clock.now();
-        run_batch(shared, engine.as_mut(), batch, batches);
-        let took = shared.clock.now() - start;
-        shared.state.lock().batcher.ran(rows, work, items, took);
-    }
-}
-
-fn next_batch(shared: &Shared) -> Option<Vec<Item<Job>>> {
-    let mut state = shared.state.lock();
-    loop {
-        let now = shared.clock.now();
-        shared.expire(&mut state, now);
-        match state.batcher.next(now) {
-            Next::Run(batch) => return Some(batch),
-            Next::WaitUntil(then) => {
-                shared.wake.wait_for(&mut state, (then - now).to_duration());
-            }
-            Next::Idle if state.stopping => return None,
-            Next::Idle => shared.wake.wait(&mut state),
-        }
-    }
-}
-
-fn run_batch(shared: &Shared, engine: &mut dyn Engine, batch: Vec<Item<Job>>, batches: bool) {
-    let start = shared.clock.now();
-    if batch.len() > 1
-        && let Some((answers, spans)) = run_joined(shared, engine, &batch)
-    {
-        for (item, outputs) in batch.into_iter().zip(answers) {
-            let spans = since(&item.load, start, spans);
-            let rows = item.rows;
-            answer_to(
-                item.load,
-                Ok(Ran {
-                    outputs,
-                    rows,
-                    spans,
-                }),
-            );
-        }
-        return;
-    }
-    for item in batch {
-        let (start, rows) = (shared.clock.now(), item.rows);
-        let outcome = guarded(engine, &item.load.inputs, &item.load.wanted);
-        let outcome = match outcome {
-            Ok(outputs) if batches => same_rows(outputs, rows),
-            outcome => outcome,
-        };
-        let infer = shared.clock.now() - start;
-        let spans = Spans {
-            infer,
-            ..Spans::default()
-        };
-        if outcome.is_ok() {
-            shared.tally.executed(rows, spans);
-        }
-        let spans = since(&item.load, start, spans);
-        answer_to(
-            item.load,
-            outcome.map(|outputs| Ran {
-                outputs,
-                rows,
-                spans,
-            }),
-        );
-    }
-}
-
-/// The spans of a run that began at this time, for a request that had waited for it.
-fn since(job: &Job, start: Seconds, run: Spans) -> Spans {
-    let queue = start - job.since;
-    Spans { queue, ..run }
-}
-
-/// Runs all at once and gives each its rows; `None` if that can't be done, for whatever reason.
-fn run_joined(
-    shared: &Shared,
-    engine: &mut dyn Engine,
-    batch: &[Item<Job>],
-) -> Option<(Vec<Vec<Tensor>>, Spans)> {
-    let first = &batch.first()?.load;
-    let start = shared.clock.now();
-    let inputs: Option<Vec<Tensor>> = (0..first.inputs.len())
-        .map(|input| {
-            let parts = batch.iter().map(|item| item.load.inputs[input].clone());
-            Tensor::join(parts.collect())
-        })
-        .collect();
-    let inputs = inputs?;
-    let gathered = shared.clock.now();
-    let outputs = guarded(engine, &inputs, &first.wanted).ok()?;
-    let ran = shared.clock.now();
-    let rows: Vec<usize> = batch.iter().map(|item| item.rows).collect();
-    let mut answers = vec![Vec::with_capacity(outputs.len()); batch.len()];
-    for output in outputs {
-        for (answer, part) in answers.iter_mut().zip(output.split(&rows)?) {
-            answer.push(part);
-        }
-    }
-    let spans = Spans {
-        queue: Seconds(0.0),
-        input: gathered - start,
-        infer: ran - gathered,
-        output: shared.clock.now() - ran,
-    };
-    shared.tally.executed(rows.iter().sum(), spans);
-    Some((answers, spans))
-}
-
-/// The outputs, if each has as many rows as the request.
-fn same_rows(outputs: Vec<Tensor>, rows: usize) -> Outcome {
-    match outputs.iter().find(|output| output.rows() != rows) {
-        Some(output) => {
-            let given = output.rows();
-            let problem = format!("the model gave {given} rows for a request of {rows}");
-            Err(Fault::new(Kind::EngineFailed, problem))
-        }
-        None => Ok(outputs),
-    }
-}
-
-fn guarded(engine: &mut dyn Engine, inputs: &[Tensor], wanted: &[usize]) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| engine.run(inputs, wanted))).unwrap_or_else(|_| {
-        let message = "the engine panicked on this request";
-        Err(Fault::new(Kind::EngineFailed, message))
-    })
 }
 
 /// A client that left meanwhile does not hear it, which is as well.
@@ -421,6 +309,7 @@ mod tests {
                 overdue: Overdue::Refuse,
             }],
             default_level: 0,
+            ordered: false,
         }
     }
 
@@ -559,10 +448,7 @@ mod tests {
     }
 
     /// An engine that says when it begins and ends when it is told to; how many run at once is seen by who has begun.
-    fn instances(
-        count: usize,
-        timeout: Option<Seconds>,
-    ) -> (Runner, Receiver<usize>, Vec<Sender<()>>) {
+    fn instances(count: usize, limits: Limits) -> (Runner, Receiver<usize>, Vec<Sender<()>>) {
         let (began, runs) = channel();
         let (mut engines, mut nods): (Vec<Box<dyn Engine>>, _) = (vec![], vec![]);
         for _ in 0..count {
@@ -574,13 +460,13 @@ mod tests {
                 nod,
             }));
         }
-        let runner = start(engines, limits(9, timeout));
+        let runner = start(engines, limits);
         (runner, runs, nods)
     }
 
     #[test]
     fn instances_run_at_once() {
-        let (runner, runs, nods) = instances(2, None);
+        let (runner, runs, nods) = instances(2, limits(9, None));
         let first = begin(&runner, 1.0);
         assert_eq!(runs.recv().unwrap(), 1);
         let second = begin(&runner, 2.0);
@@ -594,29 +480,95 @@ mod tests {
         assert_eq!(wait(second).unwrap(), row(2.0));
     }
 
-    #[test]
-    fn who_waited_too_long_is_answered_though_the_engine_is_busy() {
-        let (runner, runs, nods) = instances(1, Some(Seconds(0.05)));
-        let clock = Clock::start();
-        let refused = wait(async {
-            let running = run(&runner, row(1.0));
-            let late = async {
-                while runs.try_recv().is_err() {
-                    tokio::task::yield_now().await;
-                }
-                let start = clock.now();
-                let outcome = run(&runner, row(2.0)).await;
-                let took = clock.now() - start;
-                nods[0].send(()).unwrap();
-                (outcome.unwrap_err(), took)
+    /// An echo that says what it was given, then waits at the gate of that number.
+    struct Gated {
+        echo: Echo,
+        began: Sender<usize>,
+        gates: Arc<[Mutex<()>; 4]>,
+    }
+
+    impl Engine for Gated {
+        fn signature(&self) -> &Signature {
+            self.echo.signature()
+        }
+
+        fn run(&mut self, inputs: &[Tensor], wanted: &[usize]) -> Outcome {
+            let Elements::Fp32(values) = inputs[0].elements() else {
+                panic!("not floats")
             };
-            let (ran, refused) = tokio::join!(running, late);
-            assert_eq!(ran.unwrap(), row(1.0), "what runs is finished");
-            refused
-        });
-        let (fault, took) = refused;
-        assert_eq!(fault.kind, Kind::QueueTimeout);
-        assert!(fault.retry_after.is_some());
-        assert!((0.05..0.5).contains(&took.0), "took {took:?}");
+            let gate = values[0] as usize;
+            self.began.send(gate).unwrap();
+            drop(self.gates[gate].lock());
+            self.echo.run(inputs, wanted)
+        }
+    }
+
+    #[test]
+    fn answers_leave_in_order_where_that_is_asked_for() {
+        let (began, runs) = channel();
+        let gates = Arc::new([(); 4].map(Mutex::new));
+        let engine = |_| -> Box<dyn Engine> {
+            Box::new(Gated {
+                echo: Echo::new(),
+                began: began.clone(),
+                gates: Arc::clone(&gates),
+            })
+        };
+        let ordered = Limits {
+            ordered: true,
+            ..limits(9, None)
+        };
+        let runner = start([0, 1].map(engine).into(), ordered);
+        // Locked after the runner is there, so that a failing test opens them before it waits for its threads.
+        let [_, first_gate, second_gate, third_gate] = gates.each_ref().map(Mutex::lock);
+        let first = begin(&runner, 1.0);
+        assert_eq!(runs.recv(), Ok(1));
+        let mut second = begin(&runner, 2.0);
+        assert_eq!(runs.recv(), Ok(2));
+        let third = begin(&runner, 3.0);
+        drop(second_gate);
+        // Whoever ran the second request has done with it when it begins the third.
+        assert_eq!(runs.recv(), Ok(3));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(
+            second.as_mut().poll(&mut context).is_pending(),
+            "it overtook the first"
+        );
+        drop((first_gate, third_gate));
+        for (future, value) in [(first, 1.0), (second, 2.0), (third, 3.0)] {
+            assert_eq!(wait(future).unwrap(), row(value));
+        }
+    }
+
+    #[test]
+    fn who_waited_too_long_is_answered_when_it_is_due_though_the_engine_is_busy() {
+        const TIMEOUT: Seconds = Seconds(0.05);
+        let (runner, runs, nods) = instances(1, limits(9, Some(TIMEOUT)));
+        let clock = Clock::start();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        let inside = runtime.enter();
+        let running = begin(&runner, 1.0);
+        drop(inside);
+        assert_eq!(runs.recv().unwrap(), 1);
+        // The engine is held until the end. A machine that has more to do may notice late, but not each time.
+        let late = |_| {
+            let start = clock.now();
+            let fault = runtime.block_on(run(&runner, row(2.0))).unwrap_err();
+            assert_eq!(fault.kind, Kind::QueueTimeout);
+            assert!(fault.retry_after.is_some());
+            (clock.now() - start) - TIMEOUT
+        };
+        let in_time = |late: &Seconds| {
+            assert!(late.0 >= 0.0, "early by {late:?}");
+            late.0 < 0.01
+        };
+        assert!((0..100).map(late).any(|late| in_time(&late)));
+        nods[0].send(()).unwrap();
+        assert_eq!(
+            runtime.block_on(running).unwrap(),
+            row(1.0),
+            "what runs is finished"
+        );
     }
 }

@@ -10,6 +10,7 @@
 
 mod keeper;
 mod load;
+mod warm_up;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub struct Settings {
     pub control: Control,
     /// How often the folder is looked at, where it is followed.
     pub poll: Seconds,
+    /// The most memory that kept answers take, in bytes.
+    pub cache: usize,
     /// Where ONNX Runtime is looked for.
     pub library: Search,
 }

@@ -148,6 +148,15 @@ impl Elements {
         each_type!(self, vector => vector.len())
     }
 
+    /// The memory they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        let own = each_type!(self, vector => size_of_val(vector.as_slice()));
+        match self {
+            Elements::Bytes(strings) => own + strings.iter().map(String::len).sum::<usize>(),
+            _ => own,
+        }
+    }
+
     /// Their type.
     pub fn datatype(&self) -> Datatype {
         match self {

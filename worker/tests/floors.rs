@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u8); 16] = [
+const FLOORS: [(&str, u8); 17] = [
     ("main", 10),
     ("cli", 9),
     ("serve", 8),
@@ -19,6 +19,7 @@ const FLOORS: [(&str, u8); 16] = [
     ("repository", 3),
     ("text", 3),
     ("observe", 3),
+    ("cache", 3),
     ("batch", 2),
     ("clock", 2),
     ("tensor", 2),

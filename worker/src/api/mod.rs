@@ -162,7 +162,7 @@ const NO_SHARED_MEMORY: &str = "shared memory is not served: a worker behind a p
                                 be; send tensors in the request, as bytes where size matters";
 
 /// What the worker says of itself (KServe's server metadata), the same in both protocols.
-const EXTENSIONS: [&str; 10] = [
+const EXTENSIONS: [&str; 11] = [
     "binary_tensor_data",
     "classification",
     "generate",
@@ -171,6 +171,7 @@ const EXTENSIONS: [&str; 10] = [
     "model_repository",
     "parameters",
     "schedule_policy",
+    "sequence",
     "statistics",
     "trace",
 ];

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::batch::Urgency;
 use crate::fault::Fault;
-use crate::line::Form;
+use crate::line::{Form, Id, Sequence};
 use crate::units::Seconds;
 
 /// By name.
@@ -41,7 +41,6 @@ pub fn own(mut parameters: Parameters) -> Result<Parameters, Fault> {
 /// How soon a request wants to run: `priority` counts levels from 1, 0 being the model's default; `timeout` is in
 /// microseconds, 0 being none (Triton, "Schedule Policy Extension").
 pub fn urgency(parameters: &Parameters) -> Result<Urgency, Fault> {
-    refuse(parameters, "the request", "sequence_id")?;
     let priority = number(parameters, "priority")?.unwrap_or(0);
     let timeout = number(parameters, "timeout")?.unwrap_or(0);
     let level = usize::try_from(priority)
@@ -51,6 +50,31 @@ pub fn urgency(parameters: &Parameters) -> Result<Urgency, Fault> {
         level,
         timeout: (timeout > 0).then(|| Seconds(timeout as f64 / 1e6)),
     })
+}
+
+/// Which sequence a request belongs to, where it says so: `sequence_id` is a number or a name, 0 and "" being none
+/// (Triton, "Sequence Extension").
+pub fn sequence(parameters: &Parameters) -> Result<Option<Sequence>, Fault> {
+    let read = |id: &Value| match id {
+        Value::String(text) => Some(Id::Text(text.clone())),
+        number => number.as_u64().map(Id::Number),
+    };
+    let id = given(
+        parameters,
+        "sequence_id",
+        read,
+        "a whole number of at least 0 or a string",
+    )?;
+    let (start, end) = (
+        flag(parameters, "sequence_start")?,
+        flag(parameters, "sequence_end")?,
+    );
+    let none = |id: &Id| *id == Id::Number(0) || *id == Id::Text(String::new());
+    Ok(id.filter(|id| !none(id)).map(|id| Sequence {
+        id,
+        start: start.unwrap_or(false),
+        end: end.unwrap_or(false),
+    }))
 }
 
 /// How an output is wanted, `binary` being what the request says of all.

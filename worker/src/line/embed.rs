@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::Urgency;
 use crate::engine::Engine;
 use crate::fault::{Fault, Kind};
-use crate::line::Model;
+use crate::line::{Model, Task};
 use crate::observe::Count;
 use crate::repository::Embedding;
 use crate::tensor::{Datatype, Signature, Tensor, TensorSpec};
@@ -92,6 +92,13 @@ impl Embedder {
         self.normalize
     }
 
+    /// Runs a batch of so many texts, for the engine to get warm by.
+    pub fn warm(&self, engine: &mut dyn Engine, rows: usize) -> Result<(), String> {
+        let words = vec![self.reader.read("word")?; rows];
+        let outputs = engine.run(&self.inputs(&words), &[self.output]);
+        outputs.map(drop).map_err(|fault| fault.message)
+    }
+
     /// How long the vectors are.
     pub fn width(&self) -> usize {
         self.width
@@ -148,9 +155,12 @@ impl Embedder {
         rows: Vec<Row>,
         count: &mut Count,
     ) -> Result<Vec<Vec<f32>>, Fault> {
-        let inputs = self.inputs(&rows);
-        let run = model.run(inputs, vec![self.output], Urgency::default(), count);
-        let outputs = run.await?;
+        let task = Task {
+            inputs: self.inputs(&rows),
+            wanted: vec![self.output],
+            urgency: Urgency::default(),
+        };
+        let outputs = model.run(task, count).await?;
         let this = Arc::clone(self);
         off_reactor(move || this.pool(&outputs, &rows)).await
     }

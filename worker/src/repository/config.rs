@@ -8,15 +8,22 @@
 //! Two departures from Triton: the queue is bounded also when `max_queue_size` is 0, since memory is; and a file that
 //! leaves `max_batch_size` out gets batches wherever the graph allows them, where Triton would guess 4.
 
+mod place;
 mod queue;
+mod sequence;
 mod typed;
+mod warmup;
 
+use miette::Diagnostic;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde::Deserialize;
 use serde_json::Value;
 
 use typed::Typed;
+
+pub use sequence::{Control, SequencePlan, Signal, State, Switch};
+pub use warmup::{Filling, Warmup, With};
 
 use crate::batch::Limits;
 use crate::tensor::Datatype;
@@ -25,10 +32,8 @@ use crate::tensor::Datatype;
 const ROWS: usize = 32;
 
 /// Fields that change nothing here.
-const IGNORED: [&str; 9] = [
+const IGNORED: [&str; 7] = [
     "optimization",
-    "model_warmup",
-    "response_cache",
     "metric_tags",
     "model_metrics",
     "cc_model_filenames",
@@ -38,12 +43,7 @@ const IGNORED: [&str; 9] = [
 ];
 
 /// Fields without which the model would answer something else.
-const REFUSED: [&str; 4] = [
-    "sequence_batching",
-    "ensemble_scheduling",
-    "batch_input",
-    "batch_output",
-];
+const REFUSED: [&str; 3] = ["ensemble_scheduling", "batch_input", "batch_output"];
 
 /// What a `config.pbtxt` says, or what holds without one.
 #[derive(Debug)]
@@ -65,6 +65,12 @@ pub struct Config {
     pub file: String,
     /// How requests wait and gather.
     pub limits: Limits,
+    /// How requests form sequences, if they do.
+    pub sequence: Option<SequencePlan>,
+    /// What is run before it is ready.
+    pub warmups: Vec<Warmup>,
+    /// Whether answers are kept.
+    pub cached: bool,
     /// Everything, as KServe's `/config` shows it.
     pub document: Value,
     /// What was ignored, for the log.
@@ -117,14 +123,16 @@ pub fn read(text: &str, folder: &str) -> Result<Config, String> {
     let message = parse(text)?;
     let refused = REFUSED.iter().find(|name| message.has_field_by_name(name));
     if let Some(name) = refused {
-        return Err(format!("{name} is not served by this version"));
+        let problem = format!("{name} is not served by this version");
+        return Err(place::of_field(text, &problem));
     }
     let ignored = IGNORED
         .iter()
         .filter(|name| message.has_field_by_name(name));
     let ignored: Vec<String> = ignored.map(|name| format!("{name} is ignored")).collect();
     let typed = Typed::deserialize(json(&message, true)?).map_err(|error| error.to_string())?;
-    let mut config = typed.check(folder)?;
+    let config = typed.check(folder);
+    let mut config = config.map_err(|problem| place::of_field(text, &problem))?;
     config.warnings.extend(ignored);
     config.document = json(&message, false)?;
     Ok(config)
@@ -137,8 +145,14 @@ pub fn encode(document: &Value) -> Result<Vec<u8>, String> {
 }
 
 fn parse(text: &str) -> Result<DynamicMessage, String> {
-    DynamicMessage::parse_text_format(descriptor()?, &with_colons(text))
-        .map_err(|error| error.to_string())
+    let (whole, colons) = with_colons(text);
+    DynamicMessage::parse_text_format(descriptor()?, &whole).map_err(|error| {
+        // Without a place it is the end that came too early.
+        let place = error.labels().and_then(|mut labels| labels.next());
+        let place = place.map_or(whole.len(), |label| label.offset());
+        let added = colons.iter().filter(|colon| **colon < place).count();
+        place::at(text, place - added, &error.to_string())
+    })
 }
 
 /// The fields of a configuration.
@@ -160,11 +174,11 @@ fn json(message: &DynamicMessage, short: bool) -> Result<Value, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The fields that are heeded, as typed.
 /// Puts the colon before a list of messages, as in `input [ { ... } ]`: protobuf's text form may leave it out, nearly
-/// every file does, and the library (prost-reflect 0.16) insists on it.
-fn with_colons(text: &str) -> String {
+/// every file does, and the library (prost-reflect 0.16) insists on it. Says where in the result the added ones stand.
+fn with_colons(text: &str) -> (String, Vec<usize>) {
     let mut whole = String::with_capacity(text.len() + 16);
+    let mut added = Vec::new();
     let (mut quote, mut escaped, mut comment) = (None, false, false);
     // The last character that was neither space nor comment.
     let mut last = ' ';
@@ -181,7 +195,10 @@ fn with_colons(text: &str) -> String {
             match character {
                 '#' => comment = true,
                 '"' | '\'' => quote = Some(character),
-                '[' if last.is_alphanumeric() || last == '_' => whole.push(':'),
+                '[' if last.is_alphanumeric() || last == '_' => {
+                    added.push(whole.len());
+                    whole.push(':');
+                }
                 _ => {}
             }
             if !character.is_whitespace() && !comment {
@@ -190,7 +207,7 @@ fn with_colons(text: &str) -> String {
         }
         whole.push(character);
     }
-    whole
+    (whole, added)
 }
 
 fn at_least(field: &str, value: i64, least: i64) -> String {
@@ -225,6 +242,14 @@ mod tests {
         }
         parameters { key: "intra_op_thread_count" value { string_value: "3" } }
         response_cache { enable: true }
+        metric_tags { key: "a" value: "b" }
+        model_warmup [ {
+            name: "both"
+            batch_size: 8
+            count: 3
+            inputs { key: "a" value { data_type: TYPE_FP32 dims: [ 2, 5 ] zero_data: true } }
+            inputs { key: "b" value { data_type: TYPE_STRING dims: 1 input_data_file: "words" } }
+        } ]
     "#;
 
     #[test]
@@ -249,7 +274,23 @@ mod tests {
         assert_eq!(first.overdue, Overdue::Postpone);
         assert!(first.may_shorten);
         assert_eq!((second.waiting, second.timeout), (7, None));
-        assert_eq!(config.warnings, ["response_cache is ignored"]);
+        assert!(config.cached);
+        let [warmup] = &config.warmups[..] else {
+            panic!("not one warm-up")
+        };
+        assert_eq!(
+            (warmup.name.as_str(), warmup.rows, warmup.count),
+            ("both", 8, 3)
+        );
+        let [a, b] = &warmup.inputs[..] else {
+            panic!("not two inputs")
+        };
+        assert_eq!((a.dims.as_slice(), &a.with), (&[2, 5][..], &With::Zeros));
+        assert_eq!(
+            (b.name.as_str(), &b.with),
+            ("b", &With::File("words".into()))
+        );
+        assert_eq!(config.warnings, ["metric_tags is ignored"]);
         assert_eq!(config.document["dynamic_batching"]["priority_levels"], 2);
     }
 
@@ -260,6 +301,62 @@ mod tests {
         assert_eq!(config.versions, VersionPolicy::Latest(1));
         assert_eq!(config.limits.rows, ROWS);
         assert!(config.warnings.is_empty());
+    }
+
+    #[test]
+    fn sequences_are_read() {
+        let text = r#"
+            max_batch_size: 4
+            input { name: "x" data_type: TYPE_FP32 dims: 1 }
+            output { name: "y" data_type: TYPE_FP32 dims: 1 }
+            instance_group { count: 2 }
+            sequence_batching {
+                max_sequence_idle_microseconds: 2500000
+                oldest { max_candidate_sequences: 16 preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 100 }
+                control_input [
+                    { name: "START" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] },
+                    { name: "END" control [ { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } ] },
+                    { name: "READY" control [ { kind: CONTROL_SEQUENCE_READY int32_false_true: [ -1, 1 ] } ] },
+                    { name: "ID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_INT64 } ] }
+                ]
+                state [ {
+                    input_name: "in" output_name: "out" data_type: TYPE_INT32 dims: [ -1, 3 ]
+                    initial_state: { name: "begin" data_type: TYPE_INT32 dims: [ 2, 3 ] data_file: "six" }
+                } ]
+            }"#;
+        let config = read(text, "m").unwrap();
+        let plan = config.sequence.unwrap();
+        assert_eq!((plan.idle, plan.most), (Seconds(2.5), 32));
+        let signals: Vec<Signal> = plan.controls.iter().map(|one| one.signal).collect();
+        let switch = |off, on| Switch { off, on };
+        assert_eq!(
+            signals,
+            [
+                Signal::Start(switch(0.0, 1.0)),
+                Signal::End(switch(0.0, 1.0)),
+                Signal::Ready(switch(-1.0, 1.0)),
+                Signal::Correlation
+            ]
+        );
+        let [state] = &plan.states[..] else {
+            panic!("not one state")
+        };
+        assert_eq!(
+            (state.dims.as_slice(), state.first.as_slice()),
+            (&[-1, 3][..], &[2, 3][..])
+        );
+        assert_eq!(state.file.as_deref(), Some("six"));
+        let limits = &config.limits;
+        assert_eq!((limits.rows, limits.preferred.as_slice()), (4, &[2][..]));
+        let names: Vec<&str> = config.inputs.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["x", "START", "END", "READY", "ID", "in"]);
+        assert_eq!(config.outputs[1].name, "out");
+        let direct = read("max_batch_size: 4 sequence_batching { direct {} }", "m").unwrap();
+        let plan = direct.sequence.unwrap();
+        assert_eq!(
+            (plan.idle, plan.most, direct.limits.rows),
+            (Seconds(1.0), 4, 4)
+        );
     }
 
     #[test]
@@ -283,7 +380,26 @@ mod tests {
             ("instance_group { kind: KIND_GPU }", "KIND_GPU"),
             ("instance_group { count: 65 }", "65 instances"),
             ("instance_group { count: -1 }", "count: -1"),
-            ("sequence_batching {}", "sequence_batching"),
+            (
+                "sequence_batching { control_input { name: \"START\" control { kind: CONTROL_SEQUENCE_START } } }",
+                "control_input \"START\": expected one of int32_false_true",
+            ),
+            (
+                "sequence_batching { control_input { name: \"ID\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } }",
+                "data_type: expected TYPE_UINT64",
+            ),
+            (
+                "sequence_batching { state { input_name: \"s\" output_name: \"t\" data_type: TYPE_FP32 dims: -1 } }",
+                "state \"s\": [-1] is no shape to begin with",
+            ),
+            (
+                "sequence_batching {} response_cache { enable: true }",
+                "depends on what came before",
+            ),
+            (
+                "sequence_batching { iterative_sequence: true }",
+                "iterative_sequence",
+            ),
             ("ensemble_scheduling {}", "ensemble_scheduling"),
             ("model_transaction_policy { decoupled: true }", "decoupled"),
             (
@@ -303,6 +419,18 @@ mod tests {
                 "\"x\"",
             ),
             ("default_model_filename: \"../x\"", "no plain file name"),
+            (
+                "model_warmup { name: \"w\" inputs { key: \"a\" value { dims: 1 zero_data: true } } }",
+                "`a` has no data_type",
+            ),
+            (
+                "model_warmup { inputs { key: \"a\" value { data_type: TYPE_FP32 dims: -1 zero_data: true } } }",
+                "a size of -1",
+            ),
+            (
+                "model_warmup { inputs { key: \"a\" value { data_type: TYPE_FP32 input_data_file: \"../x\" } } }",
+                "no plain file name",
+            ),
             ("name: ", "expected"),
         ] {
             let said = read(text, "m").unwrap_err();
@@ -311,10 +439,42 @@ mod tests {
     }
 
     #[test]
+    fn mistakes_have_a_place() {
+        for (text, place) in [
+            (
+                "name: \"m\"\nmax_batch_sise: 4",
+                "line 2, column 1: field 'max_batch_sise' not found",
+            ),
+            (
+                "input [ { name: \"a\" }, { name: \"b\" dims [ 1 ] dimms: 1 } ]",
+                "line 1, column 47: field 'dimms'",
+            ),
+            (
+                "\n\n  max_batch_size: -1 # no\n",
+                "line 3, column 3: max_batch_size: -1;",
+            ),
+            ("input { name: \"a\"\n", "line 2, column 1: expected"),
+            (
+                "instance_group {\n  kind: KIND_CPUS }",
+                "line 2, column 9: value 'KIND_CPUS'",
+            ),
+            (
+                "name: \"m\"\nensemble_scheduling {}",
+                "line 2, column 1: ensemble_scheduling",
+            ),
+        ] {
+            let said = read(text, "m").unwrap_err();
+            assert!(said.starts_with(place), "{place:?} does not begin {said:?}");
+        }
+        let said = read("max_batch_sise: 4 # four", "m").unwrap_err();
+        assert!(said.ends_with("in `max_batch_sise: 4 # four`"), "{said}");
+    }
+
+    #[test]
     fn only_lists_of_messages_get_a_colon() {
         let text = "input [ {} ] # a [ b\ndims: [ 1 ] name: 'a [' x: \"\\\" [\"";
         let expected = text.replacen("input [", "input :[", 1);
-        assert_eq!(with_colons(text), expected);
+        assert_eq!(with_colons(text), (expected, vec![6]));
     }
 
     #[test]

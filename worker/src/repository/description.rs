@@ -46,6 +46,17 @@ pub struct Embedding {
     pub max_tokens: Option<usize>,
 }
 
+/// What a `model.toml` says.
+#[derive(Debug)]
+pub struct Description {
+    /// What runs the model.
+    pub engine: Engine,
+    /// What it is for.
+    pub kind: Kind,
+    /// The batches that it runs before it is ready, in rows.
+    pub warmup: Vec<usize>,
+}
+
 /// What runs a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -66,16 +77,34 @@ struct Typed {
     max_tokens: Option<usize>,
     labels: Option<Vec<String>>,
     activation: Option<String>,
+    #[serde(default)]
+    warmup: Vec<usize>,
 }
 
+/// The most rows of a batch that a model is warmed up with.
+const WARM_ROWS: usize = 1024;
+
 /// Reads a model folder's description; a folder without one is a tensor model.
-pub fn read(folder: &Path) -> Result<(Engine, Kind), String> {
+pub fn read(folder: &Path) -> Result<Description, String> {
     let typed = match fs::read_to_string(folder.join("model.toml")) {
         Ok(text) => toml::from_str(&text).map_err(|error| format!("model.toml: {error}"))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Typed::default(),
         Err(error) => return Err(format!("model.toml: {error}")),
     };
-    check(typed, folder).map_err(|problem| format!("model.toml: {problem}"))
+    describe(typed, folder).map_err(|problem| format!("model.toml: {problem}"))
+}
+
+fn describe(mut typed: Typed, folder: &Path) -> Result<Description, String> {
+    let warmup = std::mem::take(&mut typed.warmup);
+    if let Some(rows) = warmup.iter().find(|rows| !(1..=WARM_ROWS).contains(*rows)) {
+        return Err(format!("warmup: {rows} rows; expected 1 to {WARM_ROWS}"));
+    }
+    let (engine, kind) = check(typed, folder)?;
+    Ok(Description {
+        engine,
+        kind,
+        warmup,
+    })
 }
 
 fn check(typed: Typed, folder: &Path) -> Result<(Engine, Kind), String> {

@@ -16,7 +16,10 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-pub use config::{Config, Declared, encode};
+pub use config::{
+    Config, Control, Declared, Filling, SequencePlan, Signal, State, Switch, Warmup, With, encode,
+};
+use description::Description;
 pub use description::{Classifier, Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
 
@@ -38,6 +41,10 @@ pub struct ModelPlan {
     pub config: Config,
     /// What the values of its outputs stand for.
     pub labels: Labels,
+    /// The batches that it runs before it is ready, in rows, beside the configuration's own warm-ups.
+    pub warmup: Vec<usize>,
+    /// Its folder.
+    pub folder: PathBuf,
 }
 
 /// One version of a model.
@@ -87,7 +94,11 @@ pub fn plan(models: &Path, name: &ModelName) -> Result<ModelPlan, String> {
 }
 
 fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
-    let (engine, kind) = description::read(folder)?;
+    let Description {
+        engine,
+        kind,
+        warmup,
+    } = description::read(folder)?;
     let text = match fs::read_to_string(folder.join("config.pbtxt")) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -113,6 +124,8 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
         kind,
         labels: labels(folder, &config)?,
         config,
+        warmup,
+        folder: folder.to_owned(),
     })
 }
 

@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use ort::environment::Environment;
 
+use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Classifier, Device, Embedder, Model};
+use crate::line::{Classifier, Device, Embedder, Keeping, Model, Sequencer};
 use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
+use crate::serve::warm_up::{first_states, warm_up};
 use crate::serve::{Control, Settings, Stop};
+use crate::tensor::Signature;
 
 /// What every model is loaded with.
 pub struct Loader {
@@ -24,6 +27,8 @@ pub struct Loader {
     /// The machine's threads, shared out among a model's instances.
     threads: usize,
     clock: Clock,
+    /// Where answers are kept; absent where none are to be.
+    cache: Option<Arc<Cache>>,
 }
 
 /// The one device of this version.
@@ -68,6 +73,7 @@ pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Sto
                 environment: environment.map(|(environment, _)| environment),
                 threads: settings.threads,
                 clock,
+                cache: (settings.cache > 0).then(|| Arc::new(Cache::new(settings.cache))),
             };
             Ok((found, loader))
         }
@@ -106,7 +112,7 @@ impl Loader {
         let Some(first) = engines.first_mut() else {
             return Err("instance_group: no instance".into());
         };
-        let signature = first.signature().clone();
+        let whole = first.signature().clone();
         let embedder = match &plan.kind {
             Kind::Tensor => None,
             Kind::Embedding(text) | Kind::Classifier(repository::Classifier { text, .. }) => {
@@ -118,6 +124,11 @@ impl Loader {
             Kind::Classifier(described) => Some(Classifier::new(described, classes)?),
             Kind::Tensor | Kind::Embedding(_) => None,
         };
+        for engine in &mut engines {
+            warm_up(engine.as_mut(), plan, embedder.as_deref())?;
+        }
+        let batches = whole.batches();
+        let (sequencer, signature) = self.sequences(plan, whole)?;
         let limits = config.limits.clone();
         let tally = ledger.tally(&plan.name, version.version);
         let runner = Runner::start(engines, limits, self.clock, Arc::clone(&tally))
@@ -126,7 +137,7 @@ impl Loader {
             model = plan.name.as_str(),
             version = version.version,
             instances = config.instances,
-            batches = signature.batches(),
+            batches,
             "loaded"
         );
         Ok(Model {
@@ -140,10 +151,46 @@ impl Loader {
             document: config.document.clone(),
             device: CPU,
             load: self.clock.now() - start,
+            sequencer,
+            keeping: self.keeping(plan),
             tally,
             runner,
             embedder,
             classifier,
+        })
+    }
+
+    /// What keeps a model's sequences, if it has any, and what clients see of it then.
+    fn sequences(
+        &self,
+        plan: &ModelPlan,
+        whole: Signature,
+    ) -> Result<(Option<Sequencer>, Signature), String> {
+        let Some(sequence) = &plan.config.sequence else {
+            return Ok((None, whole));
+        };
+        let rows = whole.batches() && plan.config.max_batch_size != Some(0);
+        let first = first_states(sequence, rows, &plan.folder)?;
+        let (sequencer, seen) = Sequencer::fit(sequence, &whole, rows, first, self.clock)?;
+        Ok((Some(sequencer), seen))
+    }
+
+    /// Where the answers of this load of a model are kept, if they are.
+    fn keeping(&self, plan: &ModelPlan) -> Option<Keeping> {
+        if !plan.config.cached {
+            return None;
+        }
+        let Some(cache) = &self.cache else {
+            let model = plan.name.as_str();
+            tracing::warn!(
+                model,
+                "config.pbtxt: response_cache is ignored: --cache-bytes is 0"
+            );
+            return None;
+        };
+        Some(Keeping {
+            load: cache.load(),
+            cache: Arc::clone(cache),
         })
     }
 

@@ -6,6 +6,7 @@
     reason = "a test that meets the unexpected should say so and stop"
 )]
 
+mod cache;
 mod embeddings;
 mod grpc;
 mod kserve;
@@ -13,6 +14,8 @@ mod library;
 mod process;
 mod ranking;
 mod repository;
+mod sequences;
 mod settings;
 mod statistics;
 mod support;
+mod warm_up;

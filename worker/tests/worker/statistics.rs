@@ -1,28 +1,21 @@
 //! What is counted of a model: statistics as Triton tells them, and metrics under its names.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::{Value, json};
 
-use crate::support::models::{put_embedding, put_plus, put_slow, slow_request};
+use crate::support::models::{configure, put_embedding, put_plus, put_slow, slow_request};
 use crate::support::{Worker, run_client, until, wire};
 
 const PLUS: &str = "/v2/models/plus/infer";
 const SLOW: &str = "/v2/models/slow/infer";
 
-fn configure(models: &Path, name: &str, text: &str) {
-    fs::write(models.join(name).join("config.pbtxt"), text).unwrap();
-}
-
 /// What is told of a model that has one version.
-fn stats(worker: &Worker, model: &str) -> Value {
+pub fn stats(worker: &Worker, model: &str) -> Value {
     let answer = worker.get(&format!("/v2/models/{model}/stats"));
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["model_stats"][0].clone()
 }
 
-fn count(stats: &Value, what: &str) -> u64 {
+pub fn count(stats: &Value, what: &str) -> u64 {
     stats["inference_stats"][what]["count"].as_u64().unwrap()
 }
 

@@ -25,6 +25,7 @@ const FORM: Form = Form {
 pub fn read(message: ModelInferRequest) -> Result<Asked, Fault> {
     let parameters = values(message.parameters);
     let urgency = parameters::urgency(&parameters)?;
+    let sequence = parameters::sequence(&parameters)?;
     let raw = message.raw_input_contents;
     if !raw.is_empty() && raw.len() != message.inputs.len() {
         let (inputs, raw) = (message.inputs.len(), raw.len());
@@ -46,6 +47,7 @@ pub fn read(message: ModelInferRequest) -> Result<Asked, Fault> {
             outputs: outputs.collect::<Result<_, _>>()?,
             form: FORM,
             urgency,
+            sequence,
         },
     })
 }

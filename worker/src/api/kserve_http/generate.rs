@@ -112,6 +112,7 @@ fn read(model: &Model, mut asked: Map<String, Value>) -> Result<InferRequest, Fa
         outputs: vec![],
         form: Form::default(),
         urgency: parameters::urgency(&parameters)?,
+        sequence: parameters::sequence(&parameters)?,
     })
 }
 

@@ -95,6 +95,7 @@ fn alone(model: &Model, body: &[u8]) -> Result<Asked, Fault> {
                 classes: None,
             },
             urgency: Default::default(),
+            sequence: None,
         },
     })
 }
@@ -153,6 +154,7 @@ impl InferBody {
     fn check(self, bytes: &mut &[u8]) -> Result<Asked, Fault> {
         let binary = parameters::flag(&self.parameters, "binary_data_output")?.unwrap_or(false);
         let urgency = parameters::urgency(&self.parameters)?;
+        let sequence = parameters::sequence(&self.parameters)?;
         let outputs = self.outputs.into_iter().map(|output| output.check(binary));
         let inputs = self.inputs.into_iter().map(|input| input.check(bytes));
         Ok(Asked {
@@ -166,6 +168,7 @@ impl InferBody {
                     classes: None,
                 },
                 urgency,
+                sequence,
             },
         })
     }

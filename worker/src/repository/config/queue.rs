@@ -27,6 +27,18 @@ pub struct TypedBatching {
     priority_queue_policy: BTreeMap<String, TypedPolicy>,
 }
 
+impl TypedBatching {
+    /// Batches that are gathered so, in a queue without rules.
+    pub fn plain(preferred_batch_size: Vec<i64>, delay_microseconds: u64, ordered: bool) -> Self {
+        TypedBatching {
+            preferred_batch_size,
+            max_queue_delay_microseconds: delay_microseconds,
+            preserve_ordering: ordered,
+            ..TypedBatching::default()
+        }
+    }
+}
+
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct TypedPolicy {
@@ -41,13 +53,9 @@ struct TypedPolicy {
 pub fn limits(
     batching: Option<TypedBatching>,
     max_batch_size: Option<usize>,
-    warnings: &mut Vec<String>,
 ) -> Result<Limits, String> {
     let alone = batching.is_none() && max_batch_size.is_some();
     let batching = batching.unwrap_or_default();
-    if batching.preserve_ordering {
-        warnings.push("preserve_ordering is ignored: each answer leaves when it is there".into());
-    }
     let most = max_batch_size.unwrap_or(ROWS).max(1);
     let size = |size: i64| match usize::try_from(size) {
         Ok(size) if (1..=most).contains(&size) => Ok(size),
@@ -66,6 +74,7 @@ pub fn limits(
         delay: microseconds(batching.max_queue_delay_microseconds),
         levels,
         default_level,
+        ordered: batching.preserve_ordering,
     })
 }
 

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::queue::{TypedBatching, limits};
+use super::sequence::TypedSequence;
+use super::warmup::TypedWarmup;
 use super::{Config, Declared, VersionPolicy, at_least};
 use crate::tensor::Datatype;
 
@@ -25,9 +27,12 @@ pub struct Typed {
     version_policy: TypedVersions,
     instance_group: Vec<TypedGroup>,
     dynamic_batching: Option<TypedBatching>,
+    sequence_batching: Option<TypedSequence>,
     default_model_filename: String,
     parameters: BTreeMap<String, TypedParameter>,
     model_transaction_policy: TypedTransaction,
+    model_warmup: Vec<TypedWarmup>,
+    response_cache: TypedCache,
 }
 
 #[derive(Default, Deserialize)]
@@ -94,6 +99,12 @@ struct TypedTransaction {
     decoupled: bool,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypedCache {
+    enable: bool,
+}
+
 impl Typed {
     /// What it means for the model of this folder.
     pub fn check(self, folder: &str) -> Result<Config, String> {
@@ -105,7 +116,17 @@ impl Typed {
             .transpose()?;
         let instances = instances(&self.instance_group, &mut warnings)?;
         let threads = threads(&self.parameters, &mut warnings)?;
-        let limits = limits(self.dynamic_batching, max_batch_size, &mut warnings)?;
+        let batching = self.sequence_batching.as_ref().map(TypedSequence::batching);
+        let limits = limits(self.dynamic_batching.or(batching), max_batch_size)?;
+        let sequence = self.sequence_batching;
+        let sequence = sequence.map(|typed| typed.check(instances, limits.rows));
+        let sequence = sequence.transpose()?;
+        if sequence.is_some() && self.response_cache.enable {
+            return Err(
+                "response_cache: what a sequence answers depends on what came before".into(),
+            );
+        }
+        let warmups = self.model_warmup.into_iter().map(TypedWarmup::check);
         let declare = |tensors: Vec<TypedTensor>, warnings: &mut Vec<String>| {
             let declared = tensors.into_iter().map(|tensor| tensor.check(warnings));
             declared.collect::<Result<Vec<_>, _>>()
@@ -119,15 +140,26 @@ impl Typed {
             }
             name => name.to_owned(),
         };
+        let mut inputs = declare(self.input, &mut warnings)?;
+        let mut outputs = declare(self.output, &mut warnings)?;
+        if let Some(plan) = &sequence {
+            let declares = !inputs.is_empty();
+            inputs.extend(plan.inputs().into_iter().filter(|_| declares));
+            let declares = !outputs.is_empty();
+            outputs.extend(plan.outputs().into_iter().filter(|_| declares));
+        }
         Ok(Config {
             max_batch_size,
-            inputs: declare(self.input, &mut warnings)?,
-            outputs: declare(self.output, &mut warnings)?,
+            inputs,
+            outputs,
+            sequence,
             versions: self.version_policy.check()?,
             instances,
             threads,
             file,
             limits,
+            warmups: warmups.collect::<Result<_, _>>()?,
+            cached: self.response_cache.enable,
             document: Value::Null,
             warnings,
         })
@@ -170,11 +202,7 @@ impl TypedTensor {
         ];
         let given = ignored.iter().filter(|(_, given)| *given);
         warnings.extend(given.map(|(field, _)| format!("{field} of `{name}` is ignored")));
-        let datatype = match self.data_type.as_deref() {
-            None | Some("TYPE_INVALID") => None,
-            Some("TYPE_STRING") => Some(Datatype::Bytes),
-            Some(other) => Datatype::from_name(other.trim_start_matches("TYPE_")),
-        };
+        let datatype = datatype(self.data_type.as_deref());
         let reshape = self.reshape.map(|reshape| reshape.shape);
         for size in self.dims.iter().chain(reshape.iter().flatten()) {
             if *size < -1 || *size == 0 {
@@ -206,6 +234,14 @@ impl TypedVersions {
             (None, Some(latest)) => VersionPolicy::Latest(latest.num_versions.max(1)),
             (None, None) => VersionPolicy::Latest(1),
         })
+    }
+}
+
+/// The type that goes by this name in a `config.pbtxt`; its parser knows no others.
+pub fn datatype(name: Option<&str>) -> Option<Datatype> {
+    match name? {
+        "TYPE_STRING" => Some(Datatype::Bytes),
+        other => Datatype::from_name(other.trim_start_matches("TYPE_")),
     }
 }
 

@@ -163,7 +163,8 @@ fn a_clients_own_parameters_come_back_and_the_protocols_do_not() {
         json!({"mine": [1]}),
         json!({"priority": -1}),
         json!({"timeout": "1"}),
-        json!({"sequence_id": 7}),
+        json!({"sequence_id": -7}),
+        json!({"sequence_id": 7, "sequence_start": "x"}),
         json!({"binary_data_output": 1}),
     ] {
         let answer = infer(

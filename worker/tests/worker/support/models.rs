@@ -45,6 +45,11 @@ pub fn put(models: &Path, name: &str, graph: Graph) {
     fs::write(version.join("model.onnx"), graph.model()).unwrap();
 }
 
+/// Gives a model its `config.pbtxt`.
+pub fn configure(models: &Path, name: &str, text: &str) {
+    fs::write(models.join(name).join("config.pbtxt"), text).unwrap();
+}
+
 /// `sum` = a + b and `difference` = a - b, both of 2 columns.
 pub fn put_plus(models: &Path) {
     let axes = ["batch", "2"];
@@ -155,6 +160,43 @@ pub fn put_slow_to_load(models: &Path) {
         .input("x", Type::Float, &["n"])
         .output("y", Type::Float, &["n"]);
     put(models, "late", graph);
+}
+
+/// Adds up the `x` of a sequence: `y` is the sum so far, `flags` is 1 for the first request plus 2 for the last, and
+/// `whose` the sequence's number. The rest of a `config.pbtxt` is `settings`.
+pub fn put_sums(models: &Path, settings: &str) {
+    let axes = ["batch", "1"];
+    let graph = Graph::default()
+        .node("Add", &["x", "before"], &["y"])
+        .node("Identity", &["y"], &["after"])
+        .node("Add", &["START", "END"], &["once"])
+        .node("Add", &["once", "END"], &["flags"])
+        .node("Identity", &["ID"], &["whose"])
+        .input("x", Type::Float, &axes)
+        .input("before", Type::Float, &axes)
+        .input("START", Type::Float, &axes)
+        .input("END", Type::Float, &axes)
+        .input("ID", Type::Int64, &axes)
+        .output("y", Type::Float, &axes)
+        .output("after", Type::Float, &axes)
+        .output("flags", Type::Float, &axes)
+        .output("whose", Type::Int64, &axes);
+    put(models, "sums", graph);
+    let text = format!(
+        r#"input {{ name: "x" data_type: TYPE_FP32 dims: 1 }}
+           output [ {{ name: "y" data_type: TYPE_FP32 dims: 1 }}, {{ name: "flags" data_type: TYPE_FP32 dims: 1 }},
+                    {{ name: "whose" data_type: TYPE_INT64 dims: 1 }} ]
+           sequence_batching {{
+             control_input [
+               {{ name: "START" control [ {{ kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] }} ] }},
+               {{ name: "END" control [ {{ kind: CONTROL_SEQUENCE_END fp32_false_true: [ 0, 1 ] }} ] }},
+               {{ name: "ID" control [ {{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_INT64 }} ] }}
+             ]
+             state [ {{ input_name: "before" output_name: "after" data_type: TYPE_FP32 dims: 1 }} ]
+             {settings}
+           }}"#
+    );
+    configure(models, "sums", &format!("max_batch_size: 4 {text}"));
 }
 
 /// A request for the slow model.

@@ -1,0 +1,123 @@
+//! Answers that are kept: `response_cache { enable: true }`.
+
+use serde_json::{Value, json};
+
+use crate::statistics::{count, stats};
+use crate::support::models::{configure, put_plus, put_slow, slow_request};
+use crate::support::{Worker, until};
+
+const CACHED: &str = "response_cache { enable: true }";
+
+fn plus(worker: &Worker, a: f64, outputs: Value) -> Value {
+    let input = |name: &str, value: f64| json!({"name": name, "shape": [1, 2], "datatype": "FP32", "data": [value, value]});
+    let body = json!({"inputs": [input("a", a), input("b", 1.0)], "outputs": outputs});
+    let answer = worker.post("/v2/models/plus/infer", &body.to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+/// Hits, misses and runs.
+fn told(worker: &Worker, model: &str) -> (u64, u64, u64) {
+    let told = stats(worker, model);
+    let runs = told["execution_count"].as_u64().unwrap();
+    (count(&told, "cache_hit"), count(&told, "cache_miss"), runs)
+}
+
+#[test]
+fn the_same_request_is_computed_once_and_anything_else_anew() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    configure(models.path(), "plus", CACHED);
+    let worker = Worker::start(models.path());
+    let sum = || json!([{"name": "sum"}]);
+    let first = plus(&worker, 1.0, sum());
+    assert_eq!(plus(&worker, 1.0, sum()), first);
+    assert_eq!(told(&worker, "plus"), (1, 1, 1));
+    assert_ne!(plus(&worker, 2.0, sum()), first);
+    assert_ne!(plus(&worker, 1.0, json!([])), first);
+    assert_eq!(told(&worker, "plus"), (1, 3, 3));
+    let counted = stats(&worker, "plus");
+    assert_eq!(
+        (count(&counted, "success"), count(&counted, "compute_infer")),
+        (4, 3)
+    );
+    assert!(
+        worker
+            .metrics()
+            .contains("nv_cache_num_hits_per_model{model=\"plus\",version=\"1\"} 1\n")
+    );
+    assert_eq!(
+        worker.post("/v2/repository/models/plus/load", "").status,
+        200
+    );
+    assert_eq!(plus(&worker, 1.0, sum()), first);
+    assert_eq!(
+        told(&worker, "plus"),
+        (1, 4, 4),
+        "a reload begins with nothing"
+    );
+}
+
+#[test]
+fn nothing_is_kept_unless_the_model_asks_and_there_is_room() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    let ask = |arguments: &[&str], told_after: (u64, u64, u64)| {
+        let worker = Worker::start_with(models.path(), arguments);
+        for _ in 0..2 {
+            plus(&worker, 1.0, json!([]));
+        }
+        assert_eq!(told(&worker, "plus"), told_after, "{arguments:?}");
+        worker.whole_log()
+    };
+    ask(&[], (0, 0, 2));
+    configure(models.path(), "plus", CACHED);
+    let log = ask(&["--cache-bytes", "0"], (0, 0, 2));
+    assert!(
+        log.contains("response_cache is ignored: --cache-bytes is 0"),
+        "{log}"
+    );
+    ask(&["--cache-bytes", "100"], (0, 2, 2));
+    ask(&[], (1, 1, 1));
+}
+
+#[test]
+fn requests_alike_that_run_at_once_are_computed_once() {
+    let models = tempfile::tempdir().unwrap();
+    put_slow(models.path());
+    configure(models.path(), "slow", CACHED);
+    let mut worker = Worker::start(models.path());
+    let request = slow_request(2500);
+    let begin =
+        |worker: &Worker| worker.begin("POST", "/v2/models/slow/infer", &[], request.as_bytes());
+    let first = begin(&worker);
+    worker.wait_for_line("a batch begins");
+    let others = [begin(&worker), begin(&worker), begin(&worker)];
+    assert_eq!(first.finish().status, 200);
+    for other in others {
+        assert_eq!(other.finish().status, 200);
+    }
+    assert_eq!(told(&worker, "slow"), (3, 1, 1));
+}
+
+#[test]
+fn when_the_one_who_computes_leaves_another_does() {
+    let models = tempfile::tempdir().unwrap();
+    put_slow(models.path());
+    configure(models.path(), "slow", CACHED);
+    let mut worker = Worker::start(models.path());
+    let request = slow_request(1500);
+    let path = "/v2/models/slow/infer";
+    let first = worker.begin("POST", path, &[], request.as_bytes());
+    worker.wait_for_line("a batch begins");
+    let second = worker.begin("POST", path, &[], request.as_bytes());
+    drop(first);
+    until("the first is cancelled", || {
+        count(&stats(&worker, "slow"), "fail") == 1
+    });
+    assert_eq!(second.finish().status, 200);
+    let third = worker.post(path, &request);
+    assert_eq!(third.status, 200, "{third:?}");
+    let (hits, misses, _) = told(&worker, "slow");
+    assert_eq!((hits, misses), (1, 1));
+}
