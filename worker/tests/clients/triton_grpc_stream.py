@@ -23,18 +23,21 @@ def inputs(step, columns=2):
 answers = queue.Queue()
 client = triton.InferenceServerClient(url=sys.argv[1])
 client.start_stream(callback=lambda result, error: answers.put((result, error)))
-for step in range(200):
-    client.async_stream_infer("plus", inputs(step, 3 if step == 50 else 2), request_id=str(step))
-for step in range(200):
-    result, error = answers.get(timeout=PATIENCE)
-    if step == 50:
-        assert result is None and "has shape [1, 3]" in str(error), error
-        continue
-    assert error is None, error
-    shown = result.get_response()
-    assert shown.id == str(step) and shown.parameters["triton_final_response"].bool_param, shown
-    assert result.as_numpy("sum")[0, 0] == 2 * step
-client.stop_stream()
+try:
+    for step in range(200):
+        client.async_stream_infer("plus", inputs(step, 3 if step == 50 else 2), request_id=str(step))
+    for step in range(200):
+        result, error = answers.get(timeout=PATIENCE)
+        if step == 50:
+            assert result is None and "has shape [1, 3]" in str(error), error
+            continue
+        assert error is None, error
+        shown = result.get_response()
+        assert shown.id == str(step) and shown.parameters["triton_final_response"].bool_param, shown
+        assert result.as_numpy("sum")[0, 0] == 2 * step
+finally:
+    # Its thread would outlive a failure.
+    client.stop_stream(cancel_requests=True)
 
 
 async def aio():

@@ -209,7 +209,7 @@ impl Worker {
 }
 
 /// Sends a request to an address and leaves the answer to be read later.
-fn send_to(address: &str, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
+pub fn send_to(address: &str, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Exchange {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
