@@ -132,6 +132,7 @@ mod tests {
         for model in [Some("m"), None] {
             let next = fleet.choose(&ask(model), &[], Seconds(2.0), &mut Rng::seeded(1));
             assert_eq!(next.unwrap().worker, left);
+            assert!(fleet.considered().iter().all(|one| one.worker == left));
         }
         fleet.finish(held.booking, ANSWERED, Seconds(3.0));
         assert!(fleet.is_gone(gone) && !fleet.is_gone(left));
