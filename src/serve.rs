@@ -1,8 +1,8 @@
 //! Builds a proxy from a plan and runs it: the one room that names Pingora.
 //!
-//! Pingora keeps the process: runtimes, listening sockets, their hand-over later on. It hands each accepted stream to
-//! `listener::serve`, and that is all it sees of HTTP. Three things of its own habits are replaced (pingora-core 0.9.1,
-//! read in its source):
+//! Pingora keeps the process: runtimes, listening sockets, and how these travel to another (`upgrade.rs`). It hands
+//! each accepted stream to `listener::serve`, and that is all it sees of HTTP. Three things of its own habits are
+//! replaced (pingora-core 0.9.1, read in its source):
 //!
 //! - its SIGTERM sleeps a whole grace period; `signals.rs` ends the process as soon as no connection is open;
 //! - a failed bind is a panic in a task of a process that lives on; every address is bound once beforehand, so that a
@@ -41,7 +41,8 @@ use pingora_core::services::background::background_service;
 use pingora_core::services::listening::Service;
 
 use crate::admin::address::{ADMIN_FILE, AdminAddress};
-use crate::admin::{Admin, Sights, token};
+use crate::admin::token::{self, TokenSource};
+use crate::admin::{Admin, Sights};
 use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
 use crate::config::{Plan, dump};
@@ -101,8 +102,8 @@ pub fn run(start: Start) -> Result<(), StartError> {
     ended
 }
 
-/// A proxy's memory is many buffers that come and go. In pages of 2 MiB, which some systems give to every process, those
-/// that are gone stay in memory beside those that are there: a line of large bodies then took a quarter more.
+/// A proxy's memory is many buffers that come and go. In pages of 2 MiB, which some systems give to every process,
+/// those that are gone stay in memory beside those that are there: a line of large bodies then took a quarter more.
 fn without_huge_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_thp_disable(true) {
@@ -113,64 +114,58 @@ fn without_huge_pages() {
 /// Takes hold of everything that may be missing, then serves.
 fn begin(start: Start) -> Result<(), StartError> {
     let Start {
-        plan,
+        plan: typed,
         file,
         env,
         upgrade,
     } = start;
-    let typed = plan.clone();
     let mut signals = Signals::catch()
         .map_err(|error| StartError(format!("signals can't be caught: {error}")))?;
-    for remark in &plan.remarks {
+    for remark in &typed.remarks {
         tracing::warn!("{remark}");
     }
-    let successor = if upgrade {
-        match Successor::meet(&plan.state, &mut signals)? {
-            Some(successor) => Some(successor),
-            None => return Ok(()),
+    let mut successor = None;
+    if upgrade {
+        successor = Successor::meet(&typed.state, &mut signals)?;
+        if successor.is_none() {
+            return Ok(());
         }
-    } else {
-        None
-    };
+    }
     let inherited = successor.as_ref().map(|one| &*one.inherited);
-    let plan = ports::settled(plan, inherited.unwrap_or_default())?;
+    let plan = ports::settled(typed.clone(), inherited.unwrap_or_default())?;
     make_folder(&plan.state)?;
+    let token = admin_token(&plan, env)?;
+    let clock = Clock::start();
+    let app = Arc::new(build(plan, clock)?);
+    let plan = app.plan.load_full();
+    let gate = Gate::new(clock, plan.limits.clone(), app.observe.clone());
+    let notifier = Notifier::to(env(notify::VARIABLE).as_deref());
+    let desks = Desks {
+        app: app.clone(),
+        gate: Arc::new(gate),
+        sockets: Sockets::default(),
+        notifier: Arc::new(notifier),
+    };
+    let (reloader, desk, orders) = Reloader::open(&desks, (file, env), typed);
+    let sights = sights(&app, &reloader, &desk);
+    let admin = Arc::new(Admin::new(token, plan.listen.admin, sights));
+    let watch = signals.watch(desks.clone(), desk);
+    let server = server(&desks, admin, successor, (reloader, orders))?;
+    server.run(RunArgs {
+        shutdown_signal: Box::new(watch),
+    });
+    Ok(())
+}
+
+/// The token that opens the admin side; where it is, the log tells.
+fn admin_token(plan: &Plan, env: Environment) -> Result<TokenSource, StartError> {
     let source = token::resolve(env(token::VARIABLE), plan.admin_token.as_ref(), &plan.state)
         .map_err(|error| StartError(format!("the admin token can't be had: {error}")))?;
     tracing::info!(
         "{}",
         source.announcement(plan.listen.admin, io::stderr().is_terminal())
     );
-
-    let clock = Clock::start();
-    let app = Arc::new(build(plan, clock)?);
-    let plan = app.plan.load_full();
-    let gate = Arc::new(Gate::new(clock, plan.limits.clone(), app.observe.clone()));
-    let notifier = Arc::new(Notifier::to(env(notify::VARIABLE).as_deref()));
-    let source_of_plan = (file, env, notifier.clone());
-    let reloader = Reloader::new(app.clone(), gate.clone(), source_of_plan, typed);
-    let (desk, orders) = Desk::open();
-    let sights = sights(&app, &reloader, &desk);
-    let sockets = Sockets::default();
-    let planes = Planes {
-        admin: Arc::new(Admin::new(source, plan.listen.admin, sights)),
-        gate: gate.clone(),
-        sockets: sockets.clone(),
-        signals,
-        desk,
-        notifier,
-    };
-    serve(&app, planes, successor, (reloader, orders))
-}
-
-/// What listens, and what it listens to.
-struct Planes {
-    admin: Arc<Admin>,
-    gate: Arc<Gate>,
-    sockets: Sockets,
-    signals: Signals,
-    desk: Desk,
-    notifier: Arc<Notifier>,
+    Ok(source)
 }
 
 /// What the admin side shows and changes.
@@ -243,30 +238,29 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
     })
 }
 
-fn serve(
-    app: &Arc<App>,
-    planes: Planes,
+/// What listens, and what goes on beside.
+fn server(
+    desks: &Desks,
+    admin: Arc<Admin>,
     mut successor: Option<Successor>,
-    (reloader, orders): (Arc<Reloader>, Orders),
-) -> Result<(), StartError> {
+    reloads: (Arc<Reloader>, Orders),
+) -> Result<Server, StartError> {
+    let Desks {
+        app,
+        gate,
+        sockets,
+        notifier,
+    } = desks;
     let plan = app.plan.load_full();
     let mut server = bootstrapped(&plan, successor.as_mut())?;
     keep_pid(&plan.state)?;
     keep_address(&plan)?;
-    let Planes {
-        admin,
-        gate,
-        sockets,
-        signals,
-        desk,
-        notifier,
-    } = planes;
     let ready = Ready {
         gate: gate.clone(),
         successor: Mutex::new(successor),
         notifier: notifier.clone(),
     };
-    let care = Care::new(app.clone(), ready, (reloader, orders));
+    let care = Care::new(app.clone(), ready, reloads);
     server.add_service(Keeper(sockets.clone()));
     let clients = Doorway::new(Plane::Client(app.clone()), gate.clone());
     let listeners = &plan.listen.http;
@@ -287,17 +281,7 @@ fn serve(
         "listening for clients on {}",
         listed.join(", ")
     );
-    let desks = Desks {
-        app: app.clone(),
-        gate,
-        reloads: desk,
-        sockets,
-        notifier,
-    };
-    server.run(RunArgs {
-        shutdown_signal: Box::new(signals.watch(desks)),
-    });
-    Ok(())
+    Ok(server)
 }
 
 /// Pingora's server, with the sockets of the one before if there is one.
@@ -308,6 +292,9 @@ fn bootstrapped(plan: &Plan, successor: Option<&mut Successor>) -> Result<Server
         options.upgrade = true;
         conf.upgrade_sock = successor.sockets().display().to_string();
         successor.is_ready()?;
+        // Pingora ends the process without a word if they don't come.
+        tracing::info!("waiting for the sockets of the running proxy");
+        diagnostics::flush();
     }
     let mut server = Server::new_with_opt_and_conf(options, conf);
     server.bootstrap();

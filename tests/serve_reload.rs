@@ -9,6 +9,8 @@
 mod support;
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 use support::client::request;
@@ -133,6 +135,8 @@ fn a_wrong_configuration_is_refused_whole_and_the_plan_before_lives_on() {
     }
     assert!(reloads(&proxy, "refused") >= 1.0 && reloads(&proxy, "ok") == 0.0);
     assert_eq!(proxy.api("/api/config"), config);
+    let kept = std::fs::read_to_string(proxy.folder().join("state/plan.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), config);
     let last = proxy.api("/api/reload");
     assert_eq!(last["result"], "refused");
     assert!(last["problems"].as_array().unwrap().len() >= 2, "{last}");
@@ -147,20 +151,39 @@ fn a_dry_run_prints_what_would_change_and_changes_nothing() {
         .variable("KEY", "secret-one")
         .worker_with("w", &engine, "key = { env = \"KEY\" }")
         .start();
-    let fresh = proxy.configuration().replace("max_inflight", "") + &worker("new", &other, "m");
-    let fresh = fresh.replace("[queue]", "[limits]\nbody = \"1MiB\"\n[queue]");
-    // The file that the verb is pointed at is its own affair: what counts is what the proxy finds.
-    proxy.configure(&fresh);
-    let (code, told) = reload(&proxy, &["--dry-run"]);
-    assert_eq!(code, Some(0), "{told}");
-    let url = other.url();
-    for line in [
-        "~ limits.body: 32MiB -> 1MiB",
-        &format!("+ worker.new: {url}"),
-    ] {
-        assert!(told.lines().any(|told| told == line), "{line}: {told}");
-    }
-    assert!(!told.contains("secret-one"));
+    let text = proxy.configuration();
+    // Nobody takes over a file that is written on and on; a round in which the writer was held up tells nothing.
+    let is_told_alone = (1..=5).any(|round| {
+        let limits = format!("[limits]\nbody = \"{round}MiB\"\n[queue]");
+        let fresh =
+            text.replace("[queue]", &limits) + &worker(&format!("new-{round}"), &other, "m");
+        let before = proxy.api("/api/config");
+        let (code, told) = while_written(&proxy, &fresh, || reload(&proxy, &["--dry-run"]));
+        assert!(code == Some(0) && !told.contains("secret-one"), "{told}");
+        let body = before["limits"]["body"].as_str().unwrap();
+        let changed = format!("~ limits.body: {body} -> {round}MiB");
+        let added = format!("+ worker.new-{round}: {}", other.url());
+        let tells = |line: &str| told.lines().any(|told| told == line);
+        tells(&changed) && tells(&added) && proxy.api("/api/config") == before
+    });
+    assert!(is_told_alone);
+}
+
+/// What this comes to while this is written into the configuration again and again.
+fn while_written<T>(proxy: &Proxy, text: &str, what: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    proxy.configure(text);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                proxy.configure(text);
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+        });
+        let done = what();
+        is_over.store(true, Ordering::Release);
+        done
+    })
 }
 
 #[test]
@@ -170,13 +193,11 @@ fn a_file_that_changes_is_taken_over_once_it_rests_and_so_is_one_on_sighup() {
     let body = |proxy: &Proxy| proxy.api("/api/config")["limits"]["body"].clone();
     proxy.configure(&(proxy.configuration() + "[limits]\nbody = \"1MiB\"\n"));
     expect_soon("the file is followed", || body(&proxy) == "1MiB");
-    assert_eq!(proxy.api("/api/reload")["by"], "file");
-    let before = reloads(&proxy, "unchanged");
+    let by = |who: &str| proxy.api("/api/reload")["by"] == who;
+    expect_soon("it is told who asked", || by("file"));
     proxy.signal("HUP");
-    expect_soon("SIGHUP is answered", || {
-        reloads(&proxy, "unchanged") > before
-    });
-    assert_eq!(proxy.api("/api/reload")["by"], "SIGHUP");
+    expect_soon("SIGHUP is answered", || by("SIGHUP"));
+    assert!(reloads(&proxy, "unchanged") >= 1.0);
 }
 
 #[test]

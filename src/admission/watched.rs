@@ -1,8 +1,8 @@
 //! Files that are taken over when they change.
 //!
-//! They are looked at once a second (`stamp.rs`). A file that can't be read, or is wrong, changes nothing: what it held before stays in
-//! force, and that is said, once in the log and on the admin side for as long as it lasts. To write one in place is to
-//! have half of it read now and then; `mv` puts it there whole.
+//! They are looked at once a second (`stamp.rs`). A file that can't be read, or is wrong, changes nothing: what it held
+//! before stays in force, and that is said, once in the log and on the admin side for as long as it lasts. To write one
+//! in place is to have half of it read now and then; `mv` puts it there whole.
 
 use std::io;
 use std::path::{Path, PathBuf};

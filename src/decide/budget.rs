@@ -410,6 +410,21 @@ mod tests {
     }
 
     #[test]
+    fn another_budget_forgets_nothing_that_counts_the_same_in_the_same_time() {
+        let mut purse = daily(10.0);
+        purse.reserve(busy(1.0), NOON).unwrap();
+        purse.reserve(busy(1.0), NOON).unwrap();
+        purse.settle(busy(1.0), busy(4.0), NOON);
+        let day = rule(Amount::Busy(Seconds(20.0)), Every::Day);
+        let month = rule(Amount::Busy(Seconds(20.0)), Every::Month);
+        purse.replan(&[month, day]);
+        let stands: Vec<_> = purse.at(NOON).iter().map(Budget::stand).collect();
+        assert_eq!(stands[1].used_ratio, 0.2);
+        assert_eq!(stands[1].reserved, Amount::Busy(Seconds(1.0)));
+        assert_eq!(stands[0].used_ratio, 0.0);
+    }
+
+    #[test]
     fn of_fifty_at_once_as_many_pass_as_were_forecast_to_fit() {
         let mut purse = daily(10.0);
         let passed = (0..50).filter(|_| purse.reserve(busy(1.0), NOON).is_ok());

@@ -298,6 +298,25 @@ mod tests {
     }
 
     #[test]
+    fn another_quota_forgets_nothing_that_was_taken() {
+        let mut allowance = per_minute(Some(10), None);
+        let now = Seconds(1_000.0);
+        let passed = |allowance: &mut Allowance| {
+            let passed = (0..50).filter(|_| allowance.begin(now).is_ok());
+            passed.count()
+        };
+        assert_eq!(passed(&mut allowance), 10);
+        let quotas = |requests| Quotas {
+            requests: Some(requests),
+            ..Quotas::default()
+        };
+        allowance.replan(quotas(20));
+        assert_eq!((allowance.open(), passed(&mut allowance)), (10, 0));
+        allowance.replan(Quotas::default());
+        assert_eq!(passed(&mut allowance), 50);
+    }
+
+    #[test]
     fn of_fifty_at_once_as_many_pass_as_a_minute_has_and_the_rest_is_told_when() {
         for most in [1, 7, 10, 49] {
             let mut allowance = per_minute(Some(most), None);

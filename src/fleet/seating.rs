@@ -1,12 +1,12 @@
 //! Another plan while requests are under way.
 //!
 //! A worker is the same as before while its name, its address and its engine are: then it keeps its connections, its
-//! requests and all that was learned of it. Another machine behind an old name begins anew. A worker that is in the plan no
-//! more keeps its number and what it holds, gets nothing new and is watched no longer; once it holds nothing it is shown no
-//! more. A name that comes back finds what it had left.
+//! requests and all that was learned of it. Another machine behind an old name begins anew. A worker that is in the
+//! plan no more keeps its number and what it holds, gets nothing new and is watched no longer; once it holds nothing it
+//! is shown no more. A name that comes back finds what it had left.
 //!
-//! All of it happens in one step under the lock. Who waits is judged anew in that same step: for some there is somebody now,
-//! for others nobody any more.
+//! All of it happens in one step under the lock. Who waits is judged anew in that same step: for some there is somebody
+//! now, for others nobody any more.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Fleet {
         self.stations.load().get(worker.index()).cloned()
     }
 
-    /// Tells whenever stations change.
+    /// Tells when a plan is in force whose stations may be others.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
@@ -73,6 +73,10 @@ impl Fleet {
                 core.state.forget(name);
             }
         });
+    }
+
+    /// Tells those who look after stations that there are others. To be called once all of a plan is in force.
+    pub fn announce(&self) {
         self.changed.send_replace(());
     }
 

@@ -1,6 +1,6 @@
-//! What goes on beside requests: names that become addresses, probes, questions for loads, test requests, decode samples,
-//! speeds and accounts that are kept, files that change, and ejections that end. And one look before the first request: the admin side opens only once clients are
-//! listened to, so that whoever is told `/ready` can connect.
+//! What goes on beside requests: names that become addresses, probes, questions for loads, test requests, decode
+//! samples, speeds and accounts that are kept, files that change, and ejections that end. And one look before the first
+//! request: the admin side opens only once clients are listened to, so that whoever is told `/ready` can connect.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -110,11 +110,12 @@ impl BackgroundService for Care {
         tasks.spawn(calibrator.run());
         let state: Arc<Path> = Arc::from(app.plan.load().state.as_path());
         let admission = &app.admission;
-        tasks.spawn(admission::keep_accounts(admission.clone(), state.clone()));
         tasks.spawn(admission::follow_files(admission.clone()));
-        tasks.spawn(fleet::keep_speeds(app.fleet.clone(), state));
+        let mut keepers = JoinSet::new();
+        keepers.spawn(admission::keep_accounts(admission.clone(), state.clone()));
+        keepers.spawn(fleet::keep_speeds(app.fleet.clone(), state));
         if let Some(orders) = self.orders.lock().take() {
-            tasks.spawn(self.reloader.clone().run(orders));
+            keepers.spawn(self.reloader.clone().run(orders));
         }
         let fleet = app.fleet.clone();
         tasks.spawn(async move {
@@ -125,8 +126,10 @@ impl BackgroundService for Care {
                 fleet.beat();
             }
         });
-        // Probes end with the process, not with the stop: a draining proxy still wants to know who lives.
+        // Probes end with the process, not with the stop: a draining proxy still wants to know who lives. But the state
+        // folder may be a successor's by then.
         let _ = stopping.wait_for(|stop| *stop).await;
+        drop(keepers);
         std::future::pending::<()>().await;
     }
 }
@@ -138,8 +141,8 @@ struct Tended {
     _tasks: JoinSet<()>,
 }
 
-/// Looks after every worker that is in the plan, for as long as the process lives. One of which another plan says the same
-/// is not looked at anew.
+/// Looks after every worker that is in the plan, for as long as the process lives. One of which another plan says the
+/// same is not looked at anew.
 async fn tend(app: Arc<App>) {
     let mut changes = app.fleet.changes();
     let mut tended: BTreeMap<WorkerId, Tended> = BTreeMap::new();

@@ -1,13 +1,14 @@
 //! Reading the configuration again, and taking over what it says, while requests are under way.
 //!
-//! Who asks is the file itself, SIGHUP or the admin side; all come to one desk, where those that come shortly after each
-//! other are one. The file is read off the data path. One mistake in it, and nothing changes: the plan before stays in
-//! force, and log, metric and admin side say so. Otherwise all changes together, for new requests; each request that is
-//! under way keeps the plan that it began with.
+//! Who asks is the file itself, SIGHUP or the admin side; all come to one desk, where those that come shortly after
+//! each other are one. The file is read off the data path. One mistake in it, and nothing changes: the plan before
+//! stays in force, and log, metric and admin side say so. Otherwise all changes together, for new requests; each
+//! request that is under way keeps the plan that it began with.
 //!
 //! Some keys can't change in a running process: where it listens, where it keeps its state. They are named, the rest is
-//! taken over, and they wait for a restart or for `forebay serve --upgrade`. One thing is refused, because to go on with it would break a promise: zones are numbered by
-//! their order in the file, and requests under way hold those numbers, so a name must not get another's.
+//! taken over, and they wait for a restart or for `forebay serve --upgrade`. One thing is refused, because to go on
+//! with it would break a promise: zones are numbered by their order in the file, and requests under way hold those
+//! numbers, so a name must not get another's.
 
 mod desk;
 mod rest;
@@ -21,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::diagnostics;
 use super::notify::Notifier;
+use super::signals::Desks;
 use crate::admin::{Reload, ReloadResult, Reloaded};
 use crate::clock;
 use crate::config::diff::{self, Change};
@@ -72,25 +74,26 @@ struct Judged {
 }
 
 impl Reloader {
-    /// For this proxy, whose plan was read from there; `typed` is it as the file said it.
-    pub(super) fn new(
-        app: Arc<App>,
-        gate: Arc<Gate>,
-        (file, env, notifier): (PathBuf, Environment, Arc<Notifier>),
+    /// For this proxy, whose plan was read there; `typed` is it as the file said it. Returns where reloads are ordered
+    /// as well, and the orders, to be [run](Self::run).
+    pub(super) fn open(
+        desks: &Desks,
+        (file, env): (PathBuf, Environment),
         typed: Plan,
-    ) -> Arc<Self> {
+    ) -> (Arc<Self>, Desk, Orders) {
         let reloader = Reloader {
-            app,
-            gate,
+            app: desks.app.clone(),
+            gate: desks.gate.clone(),
             file,
             env,
-            notifier,
+            notifier: desks.notifier.clone(),
             first: typed.clone(),
             typed: Mutex::new(typed),
             last: Mutex::default(),
         };
         reloader.keep_plan();
-        Arc::new(reloader)
+        let (desk, orders) = Desk::open();
+        (Arc::new(reloader), desk, orders)
     }
 
     /// What came of the last reload.
@@ -197,8 +200,8 @@ impl Reloader {
         (rest, judged)
     }
 
-    /// Reads the file, and before that looks at all that it is made of, so that what is written meanwhile is news. What that is
-    /// is known only after it was read; so where there is something new, it is read once more.
+    /// Reads the file, and before that looks at all that it is made of, so that what is written meanwhile is news. What
+    /// that is is known only after it was read; so where there is something new, it is read once more.
     fn read(&self, typed: &Plan) -> (Rest, Result<Plan, Problems>) {
         let made_of = |loaded: &Result<Plan, Problems>| match loaded {
             Ok(plan) => plan.files.clone(),
@@ -239,6 +242,7 @@ impl Reloader {
         // Workers first: a route of the new plan may lead to a new one.
         app.fleet.reseat(&plan);
         app.plan.store(Arc::new(plan));
+        app.fleet.announce();
         Ok(())
     }
 

@@ -2,9 +2,9 @@
 //!
 //! They are caught first thing, on a thread of their own with a small runtime, and stay caught until the process ends:
 //! none of them can kill it by default. SIGTERM and SIGINT: not ready, no new connections, open requests are finished;
-//! the process exits with 0 as soon as no connection is open, at the latest after `drain`; a second one ends it at once.
-//! SIGHUP reads the configuration again (`reload.rs`). SIGQUIT hands over to a waiting successor (`upgrade.rs`); without one
-//! it is refused.
+//! the process exits with 0 as soon as no connection is open, at the latest after `drain`; a second one ends it at
+//! once. SIGHUP reads the configuration again (`reload.rs`). SIGQUIT hands over to a waiting successor (`upgrade.rs`);
+//! without one it is refused.
 
 use std::io;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ struct Caught {
     int: Signal,
     hup: Signal,
     quit: Signal,
+    /// Where reloads are ordered, once somebody is there.
+    reloads: Option<Desk>,
 }
 
 impl Signals {
@@ -56,6 +58,7 @@ impl Signals {
             int: signal(SignalKind::interrupt())?,
             hup: signal(SignalKind::hangup())?,
             quit: signal(SignalKind::quit())?,
+            reloads: None,
         };
         drop(entered);
         Ok(Signals { runtime, caught })
@@ -74,22 +77,25 @@ impl Signals {
     }
 
     /// Answers signals for this proxy, and tells Pingora when to stop listening.
-    pub(super) fn watch(self, desks: Desks) -> StopWatch {
+    pub(super) fn watch(self, desks: Desks, reloads: Desk) -> StopWatch {
         let (stop, stopped) = watch::channel(false);
-        let Signals { runtime, caught } = self;
+        let Signals {
+            runtime,
+            mut caught,
+        } = self;
+        caught.reloads = Some(reloads);
         std::thread::spawn(move || runtime.block_on(caught.answer(&desks, &stop)));
         StopWatch(stopped)
     }
 }
 
 /// What signals lead to.
+#[derive(Clone)]
 pub(super) struct Desks {
     /// The proxy.
     pub app: Arc<App>,
     /// Its connections.
     pub gate: Arc<Gate>,
-    /// Where reloads are ordered.
-    pub reloads: Desk,
     /// What a successor gets.
     pub sockets: Sockets,
     /// The service manager.
@@ -144,7 +150,7 @@ impl Caught {
             tokio::select! {
                 _ = self.term.recv() => return Farewell::Stopped,
                 _ = self.int.recv() => return Farewell::Stopped,
-                _ = self.hup.recv() => desks.reloads.ask("SIGHUP"),
+                _ = self.hup.recv() => self.reloads.iter().for_each(|desk| desk.ask("SIGHUP")),
                 _ = self.quit.recv() => {
                     let handed = tokio::select! {
                         handed = desks.sockets.hand_over(&desks.app) => handed,

@@ -1,4 +1,5 @@
-//! Another process takes over: a new version, or keys that a running process can't follow, without a refused connection.
+//! Another process takes over: a new version, or keys that a running process can't follow, without a refused
+//! connection.
 //!
 //! The successor (`forebay serve --upgrade`) waits at `STATE/upgrade.sock`. When the running process gets SIGQUIT it
 //! connects there, and both talk in lines:
@@ -11,12 +12,13 @@
 //! ```
 //!
 //! Only then does the running process stop accepting, so at every moment somebody does, and whatever goes wrong before
-//! that leaves it as it was: the successor gives up, and the log of the running one says why. A listening socket that two
-//! processes have is one queue, so no connection is lost between them. Connections that are open are asked to close with
-//! their next answer; what streams may go on for as long as `drain` says.
+//! that leaves it as it was: the successor gives up, and the log of the running one says why. A listening socket that
+//! two processes have is one queue, so no connection is lost between them. Connections that are open are asked to close
+//! with their next answer; what streams may go on for as long as `drain` says.
 //!
-//! The sockets travel by Pingora's own means, which open their socket to everybody: hence the folder of its own, which only
-//! its owner may enter. Pingora's own order of things is not used: it shuts down whether the successor lives or not.
+//! The sockets travel by Pingora's own means, which open their socket to everybody: hence the folder of its own, which
+//! only its owner may enter. Pingora's own order of things is not used: it shuts down whether the successor lives or
+//! not.
 //!
 //! What clients spend of budgets while they drain is not told to the successor, which has read the accounts by then.
 
@@ -153,8 +155,8 @@ impl Successor {
 }
 
 impl Sockets {
-    /// Hands the listening sockets to a waiting successor; comes back when that serves. Until then, and if anything goes wrong,
-    /// all stays as it is.
+    /// Hands the listening sockets to a waiting successor; comes back when that serves. Until then, and if anything
+    /// goes wrong, all stays as it is.
     pub(super) async fn hand_over(&self, app: &Arc<App>) -> Result<(), String> {
         let (sockets, app) = (self.clone(), app.clone());
         // Files and sockets block; nobody else waits for them on this thread.

@@ -102,6 +102,22 @@ fn the_longest_common_prefix_is_found_for_every_worker() {
 }
 
 #[test]
+fn more_workers_change_nothing_of_what_is_believed_of_the_others() {
+    for seed in 0..8 {
+        let mut step = 0;
+        let widen = |index: &mut PrefixIndex, _: &mut Rng| {
+            step += 1;
+            if step % 50 == 0 {
+                *index = index.widened(WORKERS + step);
+            }
+        };
+        if let Err(difference) = play(seed, widen) {
+            panic!("seed {seed}: {difference}");
+        }
+    }
+}
+
+#[test]
 fn one_forgotten_block_is_noticed() {
     let noticed = (0..256).filter(|seed| {
         let forgetful = |index: &mut PrefixIndex, rng: &mut Rng| {

@@ -2,7 +2,8 @@
 //!
 //! The tree is read by our own reader and not by serde's derive, because serde stops at the first mistake and knows
 //! neither the line nor the way out. Every reading method returns an `Option`: `None` means that the problem has been
-//! noted, so a caller reads all of its keys first and gives up afterwards. One noted problem and there is no plan, so that a check may go on with what it has after it has noted a problem.
+//! noted, so a caller reads all of its keys first and gives up afterwards. One noted problem and there is no plan, so
+//! that a check may go on with what it has after it has noted a problem.
 
 mod expand;
 pub mod quantity;
