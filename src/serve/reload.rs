@@ -104,29 +104,24 @@ impl Reloader {
     /// Follows the files and reads orders, for as long as the process lives.
     pub(super) async fn run(self: Arc<Self>, mut orders: Orders) {
         let mut rest = Rest::of(&self.typed.lock().files);
-        // What was written between the first reading and now is news.
-        let reloader = self.clone();
-        let mut is_due =
-            off_path(move || reloader.dry_run("start").result != ReloadResult::Unchanged)
-                .await
-                .unwrap_or_default();
+        // What was written between the first reading and now is news. Looked for at the first look and not before, so that
+        // it is not beside the first probes, which measure.
+        let mut is_unsure = true;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        looks.tick().await;
         loop {
             let first = tokio::select! {
                 order = orders.next() => order,
                 _ = looks.tick() => {
-                    let Some((looked, is_news)) = off_path(move || {
-                        let is_news = rest.look();
+                    let (reloader, is_first) = (self.clone(), std::mem::take(&mut is_unsure));
+                    let looked = off_path(move || {
+                        let is_news = rest.look() || is_first && reloader.is_behind();
                         (rest, is_news)
-                    })
-                    .await
-                    else {
-                        return;
-                    };
+                    });
+                    let Some((looked, is_news)) = looked.await else { return };
                     rest = looked;
-                    let is_file = std::mem::take(&mut is_due) || is_news;
-                    is_file.then_some(Order { by: "file", told: None })
+                    is_news.then_some(Order { by: "file", told: None })
                 }
             };
             let Some(first) = first else { continue };
@@ -142,6 +137,11 @@ impl Reloader {
                 let _ = told.send(reloaded.clone());
             }
         }
+    }
+
+    /// Whether the file says something else than what is in force.
+    fn is_behind(&self) -> bool {
+        self.dry_run("start").result != ReloadResult::Unchanged
     }
 
     /// What would come of a reload.
