@@ -8,13 +8,12 @@
 
 mod support;
 
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use support::client::Answer;
+use support::client::{Answer, request};
 use support::engine::Engine;
-use support::engine::knobs::{Health, Knobs};
+use support::engine::knobs::{Failure, Health, Knobs};
 use support::expect_soon;
 use support::prompt::CHAT;
 use support::proxy::{Proxy, Setup};
@@ -42,9 +41,10 @@ fn started(setup: Setup, bounds: &[(&str, u64)]) -> Proxy {
     proxy
 }
 
-/// A small and a large worker; the small one is by far the faster by what is typed.
+/// A small and a large worker; the small one is by far the faster by what is typed, and indeed.
 fn pair() -> ([Engine; 2], Proxy) {
     let engines = [worker(1_000), worker(4_000)];
+    engines[1].tune(|knobs| knobs.prefill = 0.000_1);
     let setup = Proxy::setup()
         .worker_with("small", &engines[0], "speed = 100.0")
         .worker_with("large", &engines[1], "speed = 1.0");
@@ -202,10 +202,11 @@ fn a_long_prompt_waits_for_room_and_lets_short_ones_pass() {
         .worker_with("small", &engines[0], "max_inflight = 1")
         .worker_with("large", &engines[1], "max_inflight = 1");
     let proxy = started(setup, &[("small", 1_000), ("large", 4_000)]);
-    engines[1].tune(|knobs| knobs.first_byte_delay = Duration::from_millis(500));
+    engines[1].tune(|knobs| knobs.fail(Failure::Hang, 1));
     let long = ids(2_000, None);
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| send(&proxy, COMPLETION, &long));
+        let mut first = proxy.connect();
+        first.send(&request("POST", COMPLETION, &[], long.as_bytes()));
         expect_soon("the first is there", || engines[1].count() == 1);
         let second = scope.spawn(|| send(&proxy, COMPLETION, &long));
         expect_soon("the second waits", || {
@@ -215,7 +216,7 @@ fn a_long_prompt_waits_for_room_and_lets_short_ones_pass() {
             goes_to(&send(&proxy, COMPLETION, &ids(10, None)), "small");
         }
         assert_eq!(proxy.api("/api/workers")["queued"], Value::from(1));
-        goes_to(&first.join().unwrap(), "large");
+        drop(first);
         goes_to(&second.join().unwrap(), "large");
     });
 }

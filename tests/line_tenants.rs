@@ -434,7 +434,6 @@ fn however_two_hundred_requests_end_no_place_is_lost() {
     });
     // Four hang at once: every place is there.
     worker.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
-    let before = worker.count();
     let holding: Vec<_> = (0..4)
         .map(|_| {
             let mut client = proxy.connect();
@@ -442,7 +441,9 @@ fn however_two_hundred_requests_end_no_place_is_lost() {
             client
         })
         .collect();
-    expect_soon("four are with the worker", || worker.count() == before + 4);
+    expect_soon("four are with the worker", || {
+        proxy.metric("forebay_inflight", &[("worker", "w")]) == 4.0
+    });
     let answer = ask(&proxy, KEY, CHAT, &chat("x"));
     let message = refused(&answer, CHAT, 429, "rate_limited", "rate_limit_error");
     assert!(message.contains("max_concurrent"), "{message}");
