@@ -152,7 +152,8 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
     let observe = Arc::new(observe);
     let pool = |worker: &config::plan::WorkerPlan| {
         let addresses = Arc::new(Addresses::of(&worker.origin, worker.optional));
-        Arc::new(Upstream::new(worker.origin.clone(), addresses, clock))
+        let upstream = Upstream::new(worker.origin.clone(), addresses, clock);
+        Arc::new(upstream.with_grpc(worker.grpc.clone()))
     };
     let upstreams: Vec<_> = plan.workers.iter().map(pool).collect();
     let admission = Admission::new(&plan, clock, &observe.metrics)

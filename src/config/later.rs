@@ -22,7 +22,7 @@ const LATER: &[(&str, &[&str])] = &[
     ("listen", &["tls"]),
     ("limits", &["body_rate", "connections_per_address"]),
     ("machine", &["tariff", "hours", "wake"]),
-    ("worker", &["grpc_url", "kv_events", "ca"]),
+    ("worker", &["kv_events", "ca"]),
 ];
 
 /// Keys of nginx's `server` lines, with what to write here.

@@ -23,16 +23,18 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{Notify, watch};
 
-use self::guard::{Answering, Guarded, Pulse};
+use self::guard::{Answering, Arriving, Guarded, Pulse};
 use self::upload::Upload;
 use crate::admin::Admin;
 use crate::admission::Intake;
 use crate::clock::Clock;
 use crate::config::plan::Limits;
 use crate::forward::relay::Relay;
+use crate::forward::tunnel::{self, Tunnel};
 use crate::inspect::Client;
 use crate::line::{self, App};
 use crate::observe::Observe;
@@ -174,6 +176,7 @@ where
         client: Client::new(peer, http2),
         plane,
         pulse: pulse.clone(),
+        slot: Slot::default(),
     };
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
@@ -212,15 +215,21 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     io.look_ahead();
-    let pulse = seat.pulse.clone();
+    let (pulse, slot) = (seat.pulse.clone(), seat.slot.clone());
     let connection = http1::Builder::new()
         .max_buf_size(gate.limits.header.to_usize().max(LEAST_HEADER))
         .serve_connection(
             TokioIo::new(io),
             service_fn(move |request| seat.answer(request)),
-        );
-    let ended = drive(connection, http1::Connection::graceful_shutdown, told).await;
+        )
+        .with_upgrades();
+    let finish = http1::UpgradeableConnection::graceful_shutdown;
+    let ended = drive(connection, finish, told).await;
     count_refusal(gate, &pulse, ended);
+    let opened = slot.lock().take();
+    if let Some(opened) = opened {
+        Box::pin(opened.run(gate)).await;
+    }
 }
 
 async fn serve_http2<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, told: Told)
@@ -281,6 +290,29 @@ struct Seat {
     client: Client,
     plane: Plane,
     pulse: Arc<Pulse>,
+    slot: Slot,
+}
+
+/// Where an answer leaves the tunnel that it opens, until its connection is free to become that.
+type Slot = Arc<Mutex<Option<Opened>>>;
+
+/// A tunnel, and what keeps its connection from counting as idle, and from being read ahead of it.
+struct Opened {
+    tunnel: Tunnel,
+    _answering: Answering,
+    _arriving: Arriving,
+}
+
+impl Opened {
+    /// Passes bytes until an end closes; once the gate is cut it is left where it stands.
+    async fn run(self, gate: &Gate) {
+        let mut stopping = Told(gate.phase.subscribe());
+        let mut cut = Told(gate.phase.subscribe());
+        tokio::select! {
+            () = self.tunnel.run(stopping.to(Phase::Draining)) => {}
+            () = cut.to(Phase::Cut) => {}
+        }
+    }
 }
 
 type Answer = Tracked<Either<Relay, Full<Bytes>>>;
@@ -292,7 +324,7 @@ impl Seat {
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Answer>, Infallible>> + use<> {
         let answering = self.pulse.begin();
-        let pulse = self.pulse.clone();
+        let (pulse, slot) = (self.pulse.clone(), self.slot.clone());
         let upload = request.body().size_hint().lower() > Intake::DISCARDED;
         let opened = match &self.plane {
             Plane::Client(app) => {
@@ -302,10 +334,17 @@ impl Seat {
             Plane::Admin(admin) => Either::Right((admin.clone(), request)),
         };
         async move {
-            let response = match opened {
+            let mut response = match opened {
                 Either::Left(opened) => opened.answer().await.map(Either::Left),
                 Either::Right((admin, request)) => admin.answer(request).await.map(Either::Right),
             };
+            if let Some(tunnel) = tunnel::carried(&mut response) {
+                *slot.lock() = Some(Opened {
+                    tunnel,
+                    _answering: pulse.begin(),
+                    _arriving: pulse.arrives(),
+                });
+            }
             if upload && !response.status().is_success() {
                 pulse.leaves_unread();
             }

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod dns;
 pub mod engine;
+pub mod grpc;
 pub mod h2_client;
 pub mod h2_frames;
 pub mod load;
@@ -17,6 +18,7 @@ pub mod proxy;
 pub mod queue;
 pub mod refusal;
 pub mod tenant;
+pub mod websocket;
 
 use std::time::Duration;
 

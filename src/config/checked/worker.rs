@@ -51,6 +51,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
     let test = section
         .value("test")
         .and_then(|value| test_request::test(&value));
+    let grpc = given("grpc_url").and_then(|value| origin::grpc(value, origin.as_ref()));
     let metrics = given("metrics_url").and_then(origin::metrics);
     let tier = section.count("tier");
     let tags = tags::tags(section);
@@ -72,6 +73,7 @@ fn worker(section: &Section<'_>, name: Option<Arc<str>>, fleet: &Fleet) -> Optio
         probe: probe?,
         eject: eject?,
         test: test?,
+        grpc,
         metrics,
         tier: u8::try_from(tier?).ok()?,
         tags,
