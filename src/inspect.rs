@@ -2,22 +2,24 @@
 //!
 //! hyper has parsed the head; what it lets through and we can't read safely is refused here: a missing or doubled
 //! `Host`, a target that names another host than `Host` does, a transfer coding besides `chunked`, CONNECT, TRACE,
-//! upgrades that this version does not carry.
+//! unsound requests for a WebSocket.
 
 mod class;
 mod client;
+mod grpc;
 mod limit;
+mod websocket;
 
 use std::collections::BTreeSet;
 
-use http::header::{CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Version};
 
 use crate::config::Plan;
 use crate::config::plan::{RoutePlan, Timeouts};
 use crate::decide;
-use crate::facts::{self, BuiltIn, Inference, Peek, Prefix, RequestFacts, Salt, Spot};
+use crate::facts::{self, About, BuiltIn, Inference, Peek, Prefix, RequestFacts, Salt, Spot};
 use crate::fault::{Fault, Kind};
 use crate::observe::RouteName;
 use crate::units::{Length, ModelName};
@@ -66,6 +68,7 @@ impl Way<'_> {
         match self {
             Way::Route(_) => "route",
             Way::BuiltIn(BuiltIn::Inference(inference)) => inference.kind,
+            Way::BuiltIn(BuiltIn::Realtime) => "realtime",
             Way::BuiltIn(_) => "kserve",
         }
     }
@@ -78,6 +81,9 @@ impl Way<'_> {
             Way::BuiltIn(
                 BuiltIn::Health | BuiltIn::Ready | BuiltIn::KServeLive | BuiltIn::KServeReady
             )
+        ) || matches!(
+            self,
+            Way::BuiltIn(BuiltIn::Grpc(call)) if matches!(call.about, About::Live | About::Ready)
         )
     }
 
@@ -85,6 +91,12 @@ impl Way<'_> {
     #[must_use]
     pub fn is_read(&self) -> bool {
         matches!(self, Way::BuiltIn(_))
+    }
+
+    /// Whether its body is a stream that goes on while the answer comes.
+    #[must_use]
+    pub fn streams(&self) -> bool {
+        matches!(self, Way::BuiltIn(built_in) if built_in.streams())
     }
 
     /// The timeouts that hold on this way, before a worker's own.
@@ -103,6 +115,7 @@ impl Way<'_> {
 /// `bad_request` for a head with more than one reading, `no_route`, `method_not_allowed`.
 pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
     readable(head)?;
+    let upgrades = websocket::is_asked(head)?;
     let path = head.uri.path();
     if let Some(route) = plan.routes.iter().find(|route| route.pattern.matches(path)) {
         return Ok(Way::Route(route));
@@ -121,7 +134,12 @@ pub fn way<'a>(head: &'a Parts, plan: &'a Plan) -> Result<Way<'a>, Fault> {
         );
         return Err(Fault::new(Kind::MethodNotAllowed, message).allow(methods));
     }
-    Ok(Way::BuiltIn(built_in))
+    match (built_in, upgrades) {
+        (BuiltIn::Realtime, false) => Err(bad("/v1/realtime is a WebSocket: ask for an upgrade")),
+        (BuiltIn::Grpc(_), _) => grpc::readable(head).map(|()| Way::BuiltIn(built_in)),
+        (BuiltIn::Realtime, true) | (_, false) => Ok(Way::BuiltIn(built_in)),
+        (_, true) => Err(bad("there is no WebSocket at this path")),
+    }
 }
 
 /// Nobody answers this path. What clients most often get wrong is whether their base URL ends in `/v1`.
@@ -169,7 +187,7 @@ fn readable(head: &Parts) -> Result<(), Fault> {
     let hosts: Vec<_> = head.headers.get_all(HOST).iter().take(2).collect();
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
     let host = match hosts[..] {
-        [] if head.version >= Version::HTTP_2 && authority.is_some() => return upgrade(head),
+        [] if head.version >= Version::HTTP_2 && authority.is_some() => return Ok(()),
         [] => return Err(bad("Host is missing (RFC 9112 §3.2)")),
         [host] => host.to_str().unwrap_or_default(),
         _ => return Err(bad("Host is given twice (RFC 9112 §3.2)")),
@@ -181,7 +199,7 @@ fn readable(head: &Parts) -> Result<(), Fault> {
         Some(authority) if !authority.eq_ignore_ascii_case(host) => {
             Err(bad("the target and Host name two hosts"))
         }
-        _ => upgrade(head),
+        _ => Ok(()),
     }
 }
 
@@ -192,19 +210,6 @@ fn framing(head: &Parts) -> Result<(), Fault> {
         [] => Ok(()),
         [only] if only.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
         _ => Err(bad("Transfer-Encoding is something else than `chunked`")),
-    }
-}
-
-fn upgrade(head: &Parts) -> Result<(), Fault> {
-    let asked = head
-        .headers
-        .get(UPGRADE)
-        .and_then(|value| value.to_str().ok());
-    match asked {
-        Some(protocol) if protocol.eq_ignore_ascii_case("websocket") => {
-            Err(bad("WebSocket upgrades are not supported by this version"))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -225,7 +230,12 @@ pub fn facts(
     match way {
         Way::BuiltIn(BuiltIn::Inference(kind)) => inference(head, body, kind, offered),
         Way::BuiltIn(BuiltIn::KServeModel { model, .. }) => kserve(head, body, model),
-        Way::BuiltIn(_) | Way::Route(_) => Ok(raw(body)),
+        Way::BuiltIn(BuiltIn::Realtime) => realtime(head, offered),
+        Way::BuiltIn(BuiltIn::Grpc(_)) => grpc::facts(body),
+        Way::BuiltIn(_) | Way::Route(_) => Ok(RequestFacts {
+            upgrades: websocket::is_asked(head)?,
+            ..raw(body)
+        }),
     }
 }
 
@@ -263,6 +273,7 @@ fn inference(
         generates: kind.generates,
         max_tokens: peek.max_tokens,
         timeout: None,
+        upgrades: false,
     })
 }
 
@@ -333,6 +344,18 @@ fn kserve(head: &Parts, body: &[u8], model: &str) -> Result<RequestFacts, Fault>
     })
 }
 
+/// A WebSocket that names its model in the query.
+fn realtime(head: &Parts, offered: Offered<'_>) -> Result<RequestFacts, Fault> {
+    let query = head.uri.query().unwrap_or_default();
+    let (name, span) = facts::model_in_query(query)?.unzip();
+    let model = named(name.as_deref(), offered)?;
+    Ok(RequestFacts {
+        model_at: span.map(Spot::Query),
+        upgrades: true,
+        ..embed(Some(model), Length::Tokens(1.0))
+    })
+}
+
 /// On a `[[route]]` only the size is known, not the meaning.
 #[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
 fn raw(body: &[u8]) -> RequestFacts {
@@ -347,6 +370,7 @@ fn embed(model: Option<ModelName>, prompt: Length) -> RequestFacts {
         generates: false,
         max_tokens: None,
         timeout: None,
+        upgrades: false,
         prompt,
         fills: None,
         prefix: Prefix::default(),

@@ -3,6 +3,7 @@
 //! Everything else in the house is a step of it. The exchange counts and logs the request once, however it ends; after
 //! the line has returned, the body it returned owns the exchange and the place on the worker.
 
+mod body;
 mod dry_run;
 mod own;
 
@@ -12,15 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::EXPECT;
+use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 
-use crate::admission::{Admission, Coding, Held, Intake};
+use crate::admission::{Admission, Intake};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::decide::{Ask, Claim, RegionId, Reserved, Shortlist, State, Work, Zones};
-use crate::facts::{BuiltIn, Dialect, RequestFacts};
+use crate::facts::{self, BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
 use crate::forward::heartbeat::Heart;
@@ -55,7 +56,7 @@ pub struct App {
 
 enum Answer {
     /// Ours: about the proxy and its fleet.
-    Own(own::Own),
+    Own(Box<own::Own>),
     /// A worker's.
     Begun(Box<Begun>),
 }
@@ -111,9 +112,10 @@ where
             app,
             client,
             head,
-            mut body,
+            body,
             mut exchange,
         } = self;
+        let mut body = Some(body);
         let visit = Visit {
             app: &app,
             client: &client,
@@ -127,10 +129,15 @@ where
         }
         match answer {
             Ok(Answer::Begun(begun)) => relay::response(begun, exchange, app.clock, client.http2),
-            Ok(Answer::Own(own)) => relay::own(own.status, own.fields, own.body, exchange),
+            Ok(Answer::Own(own)) => {
+                relay::own(own.status, own.fields, (own.body, own.trailers), exchange)
+            }
             Err(fault) => {
-                if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
-                    app.intake.discard(&mut body).await;
+                if let Some(body) = body.as_mut()
+                    && !body.is_end_stream()
+                    && !head.headers.contains_key(EXPECT)
+                {
+                    app.intake.discard(body).await;
                 }
                 refusal::response(dialect(&head), &fault, exchange)
             }
@@ -146,9 +153,13 @@ struct Visit<'a> {
     spot: &'a Spot,
 }
 
-async fn walk<B>(visit: &Visit<'_>, body: &mut B, exchange: &mut Exchange) -> Result<Answer, Fault>
+async fn walk<B>(
+    visit: &Visit<'_>,
+    body: &mut Option<B>,
+    exchange: &mut Exchange,
+) -> Result<Answer, Fault>
 where
-    B: http_body::Body<Data = Bytes> + Unpin,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
     let Visit {
@@ -164,14 +175,12 @@ where
         .admission
         .enter(&head.headers, way.is_public(), exchange)?; // 400 401 429
     if let Some(own) = own::answer(app, &way, &pass)? {
-        return Ok(Answer::Own(own)); // 200, and 403 404 503 of our own
+        return Ok(Answer::Own(Box::new(own))); // 200, and 403 404 503 of our own
     }
 
     let deadline = inspect::deadline(&head.headers)?; // 400
     let class = inspect::class(&head.headers, &plan.queue, pass.class())?; // 400
-    let coding = coding(&way, &head.headers)?; // 415
-    queue::admit(&app.fleet, body.size_hint().lower(), class)?; // 429
-    let held = receive(app, body, coding, exchange).await?; // 400 408 413 503
+    let held = body::take_in(visit, body, (&way, class), exchange).await?; // 400 408 413 415 429 503
 
     let catalogue = app.fleet.catalogue();
     let offered = Offered {
@@ -217,10 +226,12 @@ where
     let lease = turn(guest, limit, exchange).await; // 403 404 429 503 504
     let lease = lease.map_err(|fault| fault.suggesting(|model| pass.may_use(model)))?;
 
+    let stream = body::stream(body, &way, &facts, (&held, &plan));
     let errand = Errand {
         head,
         body: held.bytes(),
         text: held.text(),
+        stream: stream.as_ref(),
         facts: &facts,
         way: &way,
         ask: &ask,
@@ -232,33 +243,6 @@ where
     // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
     let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(begun))
-}
-
-/// How the body is compressed, where somebody reads it.
-fn coding(way: &Way<'_>, headers: &HeaderMap) -> Result<Option<Coding>, Fault> {
-    if way.is_read() {
-        return Coding::of(headers);
-    }
-    Ok(None)
-}
-
-/// The whole body, and what it says where it came compressed.
-async fn receive<B>(
-    app: &App,
-    body: &mut B,
-    coding: Option<Coding>,
-    exchange: &mut Exchange,
-) -> Result<Held, Fault>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
-    let began = app.clock.now();
-    let mut held = app.intake.read(body).await?;
-    app.intake.undo(&mut held, coding).await?;
-    exchange.body_read(app.clock.now() - began);
-    exchange.bytes_in(held.bytes().len() as u64);
-    Ok(held)
 }
 
 /// A place on a worker, after a wait in line if need be.
@@ -343,6 +327,10 @@ fn ask(
 /// The shape of errors on a path, also on one that could not be matched.
 fn dialect(head: &Parts) -> Dialect {
     let path = head.uri.path();
+    let kind = head.headers.get(CONTENT_TYPE);
+    if kind.is_some_and(|kind| facts::is_grpc(kind.as_bytes())) {
+        return Dialect::Grpc;
+    }
     match BuiltIn::of(path) {
         Some(built_in) => built_in.dialect(),
         None if path == "/v2" || path.starts_with("/v2/") => Dialect::KServe,

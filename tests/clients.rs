@@ -1,4 +1,4 @@
-//! The official Python clients are content: `openai`, `anthropic` and `tritonclient`, through the proxy, in front of the
+//! The official Python clients are content: `openai`, `anthropic`, `tritonclient` and `websockets`, through the proxy, in front of the
 //! scripted worker. The scripts stand in `tests/clients/`, the packages in a virtual environment that `./run test`
 //! makes; without it these tests fail and say how to get it, they don't pretend.
 #![expect(
@@ -16,9 +16,11 @@ use std::process::Command;
 use support::engine::Engine;
 use support::engine::knobs::{Canned, Dialect, Failure, Knobs};
 use support::expect_soon;
+use support::grpc::GrpcWorker;
 use support::proxy::Proxy;
 use support::tenant::tenant;
 use support::tls::Authority;
+use support::websocket::EchoWorker;
 
 /// Where the repository is.
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
@@ -36,7 +38,7 @@ fn python() -> PathBuf {
     assert!(
         python.exists(),
         "there is no Python with the clients at {}: run `./run test`, which makes it, or name one with openai, \
-         anthropic and tritonclient[http] in FOREBAY_TEST_PYTHON",
+         anthropic, tritonclient[http,grpc] and websockets in FOREBAY_TEST_PYTHON",
         python.display()
     );
     python
@@ -69,6 +71,27 @@ fn passes(script: &str, command: &mut Command) {
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("ok"), "{script} checked nothing: {said}");
+}
+
+#[test]
+fn the_triton_client_speaks_grpc() {
+    let worker = GrpcWorker::start();
+    let lines = "engine = \"generic\"\nmodels = { m = \"real\" }";
+    let proxy = Proxy::setup().worker_at("w", &worker.url(), lines).start();
+    content("triton_grpc.py", &proxy);
+}
+
+#[test]
+fn the_websockets_client_holds_a_session() {
+    let worker = EchoWorker::start();
+    let lines = "engine = \"generic\"\nmodels = { m = \"real\" }";
+    let proxy = Proxy::setup().worker_at("w", &worker.url(), lines).start();
+    content("websocket_client.py", &proxy);
+    let log = proxy.log_of(2);
+    assert_eq!(
+        (&log[0]["status"], &log[0]["reason"]),
+        (&101.into(), &"ok".into())
+    );
 }
 
 #[test]

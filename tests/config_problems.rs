@@ -295,6 +295,11 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "create it",
     ),
     (
+        "+grpc_url = \"h2c://elsewhere:8001\"",
+        "this is another",
+        "grpc_url = ",
+    ),
+    (
         "+metrics_url = \"h2c://x/metrics\"",
         "read by HTTP/1.1",
         "metrics_url = ",
@@ -774,7 +779,7 @@ fn a_problem_reads_well() {
     assert_eq!(
         only("+max_infligth = 3").to_string(),
         "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
-         allowed: name, url, machine, engine, models, lora, resident, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, metrics_url, tier, tags, optional, timeouts\n    \
+         allowed: name, url, machine, engine, models, lora, resident, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, grpc_url, metrics_url, tier, tags, optional, timeouts\n    \
          way out: did you mean max_inflight?"
     );
 }

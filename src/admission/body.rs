@@ -160,11 +160,7 @@ impl Intake {
         if told.is_some_and(|length| length > self.limits.load().body.0) {
             return Err(self.too_large());
         }
-        let mut counted = Counted {
-            held: self.held.clone(),
-            observe: self.observe.clone(),
-            count: 0,
-        };
+        let mut counted = self.nothing();
         let Some(first) = self.next(body).await? else {
             return Ok(Held::new(Bytes::new(), counted));
         };
@@ -179,6 +175,39 @@ impl Intake {
             all.add(&piece);
         }
         Ok(Held::new(all.whole(), counted))
+    }
+
+    /// Reads a stream until that is enough to know where it goes, or it ends.
+    ///
+    /// # Errors
+    /// As [`Intake::read`] has them, and those of `enough`.
+    pub async fn begin<B>(
+        &self,
+        body: &mut B,
+        enough: impl Fn(&[u8]) -> Result<bool, Fault>,
+    ) -> Result<Held, Fault>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let mut counted = self.nothing();
+        let mut all = Vec::new();
+        while !enough(&all)? {
+            let Some(piece) = self.next(body).await? else {
+                break;
+            };
+            self.count(&mut counted, piece.len())?;
+            all.extend_from_slice(&piece);
+        }
+        Ok(Held::new(all.into(), counted))
+    }
+
+    fn nothing(&self) -> Counted {
+        Counted {
+            held: self.held.clone(),
+            observe: self.observe.clone(),
+            count: 0,
+        }
     }
 
     /// Reads and forgets what a refused client is still sending, within bounds, so that the connection can be used again.

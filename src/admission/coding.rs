@@ -7,7 +7,6 @@
 
 use std::io::Read;
 
-use bytes::Bytes;
 use flate2::bufread::{GzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
@@ -17,7 +16,7 @@ use super::body::Held;
 use crate::fault::{Fault, Kind};
 
 /// Undone at a time; others have their turn in between.
-const STEP: usize = 256 << 10;
+const STEP: usize = 64 << 10;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +50,38 @@ impl Coding {
     }
 }
 
+/// A compressed body as it is undone.
+enum Decoder<'a> {
+    Gzip(GzDecoder<&'a [u8]>),
+    Deflate(ZlibDecoder<&'a [u8]>),
+}
+
+impl<'a> Decoder<'a> {
+    fn new(coding: Coding, packed: &'a [u8]) -> Self {
+        match coding {
+            Coding::Gzip => Decoder::Gzip(GzDecoder::new(packed)),
+            Coding::Deflate => Decoder::Deflate(ZlibDecoder::new(packed)),
+        }
+    }
+
+    /// What was not read of the body.
+    fn rest(self) -> &'a [u8] {
+        match self {
+            Decoder::Gzip(decoder) => decoder.into_inner(),
+            Decoder::Deflate(decoder) => decoder.into_inner(),
+        }
+    }
+
+    /// The next bytes; none at the end.
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+        let read = match self {
+            Decoder::Gzip(decoder) => decoder.read(into),
+            Decoder::Deflate(decoder) => decoder.read(into),
+        };
+        read.map_err(|_| bad("the body is not compressed as Content-Encoding says"))
+    }
+}
+
 impl Intake {
     /// Reads what a compressed body says; a plain one stays as it is.
     ///
@@ -61,37 +92,34 @@ impl Intake {
             return Ok(());
         };
         let packed = held.bytes().clone();
-        let (plain, rest) = match coding {
-            Coding::Gzip => {
-                let mut decoder = GzDecoder::new(&packed[..]);
-                (self.grow(held, &mut decoder).await?, decoder.into_inner())
-            }
-            Coding::Deflate => {
-                let mut decoder = ZlibDecoder::new(&packed[..]);
-                (self.grow(held, &mut decoder).await?, decoder.into_inner())
-            }
-        };
-        if !rest.is_empty() {
+        let mut decoder = Decoder::new(coding, &packed);
+        let length = self.measure(held, &mut decoder).await?;
+        if !decoder.rest().is_empty() {
             return Err(bad("something stands behind the compressed body"));
         }
-        held.says(plain);
+        let mut plain = vec![0; length];
+        let mut decoder = Decoder::new(coding, &packed);
+        let mut filled = 0;
+        while filled < length {
+            let step = (filled + STEP).min(length);
+            filled += decoder.read(&mut plain[filled..step])?;
+            tokio::task::yield_now().await;
+        }
+        held.says(plain.into());
         Ok(())
     }
 
-    async fn grow(
-        &self,
-        held: &mut Held,
-        decoder: &mut (impl Read + Send),
-    ) -> Result<Bytes, Fault> {
-        let mut plain = Vec::new();
+    /// How much a body says, counted toward the limits. Told before it is kept, so that a bomb takes no memory.
+    async fn measure(&self, held: &mut Held, decoder: &mut Decoder<'_>) -> Result<usize, Fault> {
+        let mut scratch = vec![0; STEP];
+        let mut length = 0;
         loop {
-            let step = decoder.by_ref().take(STEP as u64).read_to_end(&mut plain);
-            let more =
-                step.map_err(|_| bad("the body is not compressed as Content-Encoding says"))?;
+            let more = decoder.read(&mut scratch)?;
             if more == 0 {
-                return Ok(plain.into());
+                return Ok(length);
             }
             self.count(held.counted(), more)?;
+            length += more;
             tokio::task::yield_now().await;
         }
     }

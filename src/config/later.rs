@@ -20,7 +20,7 @@ const LATER: &[(&str, &[&str])] = &[
     ("tenant", &["callback_hosts"]),
     ("limits", &["body_rate", "connections_per_address"]),
     ("machine", &["tariff", "hours", "wake"]),
-    ("worker", &["grpc_url", "kv_events"]),
+    ("worker", &["kv_events"]),
 ];
 
 /// Keys of nginx's `server` lines, with what to write here.

@@ -1,6 +1,7 @@
 //! The paths that Forebay knows without configuration (contract §4), as one table from path to meaning.
 
-use super::Dialect;
+use super::grpc::Call;
+use super::{About, Dialect};
 
 /// An inference path of the OpenAI or Anthropic API: a POST whose body names a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum BuiltIn<'a> {
     Models,
     /// `/v1/models/NAME`: one of them, by the name as it stands in the path.
     Model(&'a str),
+    /// `/v1/realtime`: a WebSocket, whose query names the model.
+    Realtime,
     /// `/health`: the process lives.
     Health,
     /// `/ready`: somebody can answer.
@@ -43,6 +46,8 @@ pub enum BuiltIn<'a> {
         /// What follows the name, with its leading slash, or nothing.
         rest: &'a str,
     },
+    /// A call of KServe's gRPC service.
+    Grpc(&'static Call),
     /// A part of KServe that is not for clients: load, unload, trace, log, shared memory.
     KServeRefused,
 }
@@ -95,11 +100,12 @@ impl<'a> BuiltIn<'a> {
         }
         match path {
             "/v1/models" => Some(BuiltIn::Models),
+            "/v1/realtime" => Some(BuiltIn::Realtime),
             "/health" => Some(BuiltIn::Health),
             "/ready" => Some(BuiltIn::Ready),
             _ => match path.strip_prefix("/v1/models/") {
                 Some(name) if !name.is_empty() => Some(BuiltIn::Model(name)),
-                _ => BuiltIn::of_kserve(path),
+                _ => BuiltIn::of_kserve(path).or_else(|| Call::of(path).map(BuiltIn::Grpc)),
             },
         }
     }
@@ -142,12 +148,19 @@ impl<'a> BuiltIn<'a> {
     #[must_use]
     pub const fn methods(&self) -> Option<&'static str> {
         match self {
-            BuiltIn::Inference(_) => Some("POST"),
+            BuiltIn::Inference(_) | BuiltIn::Grpc(_) => Some("POST"),
             BuiltIn::KServeIndex => Some("GET, POST"),
             BuiltIn::KServeModel { .. } => Some("GET, HEAD, POST"),
             BuiltIn::KServeRefused => None,
+            BuiltIn::Realtime => Some("GET"),
             _ => Some("GET, HEAD"),
         }
+    }
+
+    /// Whether it is a stream of messages both ways.
+    #[must_use]
+    pub fn streams(&self) -> bool {
+        matches!(self, BuiltIn::Grpc(call) if call.about == About::Stream)
     }
 
     /// The shape of errors on this path.
@@ -155,9 +168,12 @@ impl<'a> BuiltIn<'a> {
     pub fn dialect(&self) -> Dialect {
         match self {
             BuiltIn::Inference(inference) => inference.dialect,
-            BuiltIn::Models | BuiltIn::Model(_) | BuiltIn::Health | BuiltIn::Ready => {
-                Dialect::OpenAi
-            }
+            BuiltIn::Models
+            | BuiltIn::Model(_)
+            | BuiltIn::Realtime
+            | BuiltIn::Health
+            | BuiltIn::Ready => Dialect::OpenAi,
+            BuiltIn::Grpc(_) => Dialect::Grpc,
             _ => Dialect::KServe,
         }
     }
@@ -169,6 +185,7 @@ impl<'a> BuiltIn<'a> {
             BuiltIn::Inference(inference) => inference.path,
             BuiltIn::Models => "/v1/models",
             BuiltIn::Model(_) => "/v1/models/*",
+            BuiltIn::Realtime => "/v1/realtime",
             BuiltIn::Health => "/health",
             BuiltIn::Ready => "/ready",
             BuiltIn::KServeLive => "/v2/health/live",
@@ -177,6 +194,7 @@ impl<'a> BuiltIn<'a> {
             BuiltIn::KServeIndex => "/v2/repository/index",
             BuiltIn::KServeModel { .. } => "/v2/models/*",
             BuiltIn::KServeRefused => "/v2/*",
+            BuiltIn::Grpc(call) => call.path,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! stands so that a rename can change those bytes and no others. Nothing here keeps or prints prompt text.
 
 mod built_in;
+mod grpc;
 mod kserve;
 mod letters;
 mod members;
@@ -17,11 +18,15 @@ mod usage;
 use std::ops::Range;
 
 pub use built_in::{BuiltIn, Inference};
+pub use grpc::{
+    About, Call, PREFIX, framed, holds_message, is_grpc, length_prefixed, message_length,
+    model_in_message, renamed,
+};
 pub use kserve::{timeout_of as kserve_timeout, work_of as kserve_work};
 pub use letters::fills;
 pub use multipart::{Form, boundary, form};
 pub use openai::{Peek, Piece, peek};
-pub use percent::{name_in_path, percent_decoded, percent_encoded};
+pub use percent::{model_in_query, name_in_path, percent_decoded, percent_encoded};
 pub use prefix::{MOST_BLOCKS, Prefix, Salt, prefix};
 pub use usage::{Usage, UsageScan};
 
@@ -36,6 +41,8 @@ pub enum Dialect {
     Anthropic,
     /// KServe's Open Inference Protocol, version 2.
     KServe,
+    /// The same over gRPC, and all gRPC.
+    Grpc,
 }
 
 /// Where a model's name stands, and how names are written there.
@@ -45,6 +52,10 @@ pub enum Spot {
     Json(Range<usize>),
     /// Text in the body, as it is.
     Text(Range<usize>),
+    /// A value in the query.
+    Query(Range<usize>),
+    /// A field of the gRPC message that is the body, counted from behind the message's prefix.
+    Message(Range<usize>),
 }
 
 /// What the line knows of a request once its body was read.
@@ -67,6 +78,8 @@ pub struct RequestFacts {
     pub fills: Option<Length>,
     /// How long its client waits, where the body says so.
     pub timeout: Option<Seconds>,
+    /// Whether it asks for a WebSocket.
+    pub upgrades: bool,
     /// How its prompt begins; nothing when no answer is generated from it.
     pub prefix: Prefix,
 }

@@ -4,8 +4,8 @@
 //! Sources: RFC 7578 (form-data), RFC 2046 §5.1.1 (delimiters), RFC 9110 §5.6.6 (parameters).
 //!
 //! Guaranteed: the model read here is the model the worker reads. Where readers of forms are known to differ, the form is
-//! refused: two parts of that name, a name in an extended notation (`name*`), a `model` that is a file or is coded for
-//! transport, text in front of the first delimiter, an end that is missing, a line break without its CR in a part's
+//! refused: two parts of that name, a name in an extended notation (`name*`) or with escapes, a `model` that is a file or is coded for
+//! transport, text in front of the first delimiter or behind the last, an end that is missing, a line break without its CR in a part's
 //! head. Parts of other names pass unread, and no part is copied.
 
 use std::ops::Range;
@@ -46,9 +46,9 @@ pub fn boundary(content_type: &str) -> Result<Option<String>, Fault> {
     let parameters = parameters_of(parameters).ok_or_else(|| bad("Content-Type can't be read"))?;
     let mut boundaries = parameters
         .into_iter()
-        .filter(|(name, _)| name == "boundary");
+        .filter(|parameter| parameter.name == "boundary");
     match (boundaries.next(), boundaries.next()) {
-        (Some((_, boundary)), None) if is_boundary(&boundary) => Ok(Some(boundary)),
+        (Some(only), None) if is_boundary(&only.value) => Ok(Some(only.value)),
         _ => Err(bad("multipart/form-data without one sound boundary")),
     }
 }
@@ -71,8 +71,12 @@ pub fn form(body: &[u8], boundary: &str) -> Result<Form, Fault> {
     let mut at = first_delimiter(body, &delimiter)?;
     loop {
         let rest = &body[at..];
-        if rest.starts_with(b"--") {
-            return Ok(form);
+        if let Some(behind) = rest.strip_prefix(b"--") {
+            // Readers that look for delimiters further on would find other parts there.
+            return match behind.trim_ascii() {
+                b"" => Ok(form),
+                _ => Err(bad("something stands behind the form's end")),
+            };
         }
         let head = behind_line(rest);
         let head = head.ok_or_else(|| bad("a delimiter of the form does not end its line"))?;
@@ -169,11 +173,15 @@ impl PartHead {
     }
 
     fn disposition(&mut self, value: &str) -> Option<()> {
-        let (_, parameters) = value.split_once(';').unwrap_or((value, ""));
-        for (name, value) in parameters_of(parameters)? {
-            match name.as_str() {
-                "name" if self.name.is_some() => return None,
-                "name" => self.name = Some(value),
+        let (kind, parameters) = value.split_once(';').unwrap_or((value, ""));
+        if !kind.trim().eq_ignore_ascii_case("form-data") {
+            return None;
+        }
+        for parameter in parameters_of(parameters)? {
+            match parameter.name.as_str() {
+                // Some readers undo escapes in a name, and others don't.
+                "name" if self.name.is_some() || parameter.is_escaped => return None,
+                "name" => self.name = Some(parameter.value),
                 "name*" => return None,
                 "filename" | "filename*" => self.is_plain = false,
                 _ => {}
@@ -197,9 +205,17 @@ impl PartHead {
     }
 }
 
+/// `name=value` behind a field's first word.
+struct Parameter {
+    name: String,
+    value: String,
+    /// The value has escapes, which are undone here.
+    is_escaped: bool,
+}
+
 /// `; name=value; name="quoted value"`: names in small letters, values without quotes and escapes. Nothing when it is
 /// written otherwise.
-fn parameters_of(mut text: &str) -> Option<Vec<(String, String)>> {
+fn parameters_of(mut text: &str) -> Option<Vec<Parameter>> {
     let mut read = Vec::new();
     loop {
         text = text.trim_start_matches([' ', '\t', ';']);
@@ -211,7 +227,7 @@ fn parameters_of(mut text: &str) -> Option<Vec<(String, String)>> {
         if name.is_empty() || name.contains([' ', '\t', ';', '"']) {
             return None;
         }
-        let (value, rest) = match rest.strip_prefix('"') {
+        let (value, is_escaped, rest) = match rest.strip_prefix('"') {
             Some(quoted) => unquoted(quoted)?,
             None => {
                 let end = rest.find(';').unwrap_or(rest.len());
@@ -219,10 +235,14 @@ fn parameters_of(mut text: &str) -> Option<Vec<(String, String)>> {
                 if value.contains(['"', ' ', '\t']) {
                     return None;
                 }
-                (value.to_owned(), &rest[end..])
+                (value.to_owned(), false, &rest[end..])
             }
         };
-        read.push((name, value));
+        read.push(Parameter {
+            name,
+            value,
+            is_escaped,
+        });
         text = rest.trim_start_matches([' ', '\t']);
         if !text.is_empty() && !text.starts_with(';') {
             return None;
@@ -230,14 +250,18 @@ fn parameters_of(mut text: &str) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// A quoted string after its first quote, and what follows it.
-fn unquoted(text: &str) -> Option<(String, &str)> {
+/// A quoted string after its first quote, whether it has escapes, and what follows it.
+fn unquoted(text: &str) -> Option<(String, bool, &str)> {
     let mut value = String::new();
+    let mut is_escaped = false;
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
         match letter {
-            '"' => return Some((value, &text[at + 1..])),
-            '\\' => value.push(letters.next()?.1),
+            '"' => return Some((value, is_escaped, &text[at + 1..])),
+            '\\' => {
+                is_escaped = true;
+                value.push(letters.next()?.1);
+            }
             letter => value.push(letter),
         }
     }
@@ -269,8 +293,7 @@ mod tests {
         for model in [
             named("model"),
             "CONTENT-DISPOSITION:form-data;name=model".to_owned(),
-            "content-type: text/plain\r\ncontent-disposition: form-data; name=\"mod\\el\""
-                .to_owned(),
+            "content-type: text/plain\r\ncontent-disposition: form-data; name=\"model\"".to_owned(),
         ] {
             for parts in [
                 [(file, "RIFF\r\n--c\r\n"), (model.as_str(), "whisper-1")],
@@ -330,6 +353,8 @@ mod tests {
             body(&[(&model, "a\r\nb")]),
             body(&[(&model, &"a".repeat(LONGEST_MODEL + 1))]),
             b"preamble\r\n--b\r\n\r\nx\r\n--b--".to_vec(),
+            body(&[("content-disposition: form-data9 name=\"model\"", "a")]),
+            b"--b--\r\nepilogue".to_vec(),
             b"--b\r\n\r\nx\r\n--b".to_vec(),
             b"--b\r\n\r\nx".to_vec(),
             b"--bc\r\n\r\nx\r\n--b--".to_vec(),

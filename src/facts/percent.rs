@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::ops::Range;
+
+use crate::fault::{Fault, Kind};
 
 /// The bytes that a text stands for: `%41` becomes `A`; a percent sign that begins no such triple stands for itself.
 #[must_use]
@@ -26,6 +29,31 @@ pub fn name_in_path(segment: &str) -> Cow<'_, str> {
         return Cow::Borrowed(segment);
     }
     String::from_utf8(percent_decoded(segment)).map_or(Cow::Borrowed(segment), Cow::Owned)
+}
+
+/// The model that a query names, and where its value stands; a plus sign stands for a blank, as forms have it.
+///
+/// # Errors
+/// `bad_request` when it names two, or one that is not UTF-8.
+pub fn model_in_query(query: &str) -> Result<Option<(String, Range<usize>)>, Fault> {
+    let bad = |message| Fault::new(Kind::BadRequest, message).param("model");
+    let mut found = None;
+    let mut at = 0;
+    for pair in query.split('&') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let start = at + pair.len() - value.len();
+        at += pair.len() + 1;
+        if percent_decoded(key) != b"model" {
+            continue;
+        }
+        if found.is_some() {
+            return Err(bad("the query names two models"));
+        }
+        let name = String::from_utf8(percent_decoded(&value.replace('+', " ")));
+        let name = name.map_err(|_| bad("`model` in the query is not UTF-8"))?;
+        found = Some((name, start..start + value.len()));
+    }
+    Ok(found)
 }
 
 /// A text as one segment of a path or one value of a query: all but RFC 3986's unreserved characters are written as
@@ -65,6 +93,19 @@ mod tests {
     fn a_percent_sign_that_begins_nothing_stands_for_itself() {
         for text in ["%", "%4", "%zz", "%%"] {
             assert_eq!(percent_decoded(text), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_model_stands_in_a_query_once() {
+        let query = "a=b&mod%65l=a%2Fb+c&d";
+        let (name, span) = model_in_query(query).unwrap().unwrap();
+        assert_eq!((&name[..], &query[span]), ("a/b c", "a%2Fb+c"));
+        for none in ["", "models=x", "a&b=c", "Model=x"] {
+            assert_eq!(model_in_query(none), Ok(None), "{none}");
+        }
+        for odd in ["model=a&model=a", "model=%ff", "model=a&%6dodel="] {
+            assert!(model_in_query(odd).is_err(), "{odd}");
         }
     }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -25,7 +25,7 @@ use crate::decide::{Outcome, Work};
 use crate::facts::UsageScan;
 use crate::observe::{Observe, Tested};
 use crate::units::{ModelName, Seconds};
-use crate::upstream::{Loss, Resend, Upstream, UpstreamBody, UpstreamRequest};
+use crate::upstream::{Loss, Outgoing, Resend, Upstream, UpstreamBody, UpstreamRequest};
 
 /// Time between two looks whether a test is due.
 const LOOK: Seconds = Seconds(0.2);
@@ -274,7 +274,7 @@ impl Ended {
 }
 
 fn request(uri: &Uri, headers: &HeaderMap, body: &Bytes) -> UpstreamRequest {
-    let mut request = http::Request::new(Full::new(body.clone()));
+    let mut request = http::Request::new(Outgoing::whole(body.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri.clone();
     *request.headers_mut() = headers.clone();

@@ -44,7 +44,10 @@ impl Station {
     pub(super) fn new(plan: &Plan, worker: &WorkerPlan, clock: Clock) -> Self {
         let addresses = Arc::new(Addresses::of(&worker.origin, worker.optional));
         Station {
-            upstream: Arc::new(Upstream::new(worker.origin.clone(), addresses, clock)),
+            upstream: Arc::new(
+                Upstream::new(worker.origin.clone(), addresses, clock)
+                    .with_grpc(worker.grpc.clone()),
+            ),
             leaves: false,
             hourly: hourly(plan, worker),
             loader: Arc::new(Loader::of(worker)),

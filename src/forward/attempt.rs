@@ -5,10 +5,11 @@
 //! worker may better, whatever its path.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{StatusCode, response};
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use tokio::time::timeout_at;
 
@@ -16,14 +17,17 @@ use super::deadlines::Deadlines;
 use super::headers::{self, Draft};
 use super::judge::{self, Judgement};
 use super::load_report::LoadReport;
+use super::messages::Messages;
+use super::tunnel::Ends;
 use super::{Begun, Errand, Forward};
+use crate::config::plan::{Protocol, WorkerPlan};
 use crate::decide::{Ending, Tally};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Lease, Station};
 use crate::inspect::Way;
 use crate::observe::Exchange;
 use crate::units::{Seconds, WorkerId};
-use crate::upstream::{Loss, Resend, UpstreamBody};
+use crate::upstream::{Loss, Resend, Upstream, UpstreamBody};
 
 /// The beginning of a worker's answer.
 pub(super) struct Begin {
@@ -32,13 +36,15 @@ pub(super) struct Begin {
     /// Whether it is a stream of events.
     pub streamed: bool,
     /// The first piece of its body, when that was waited for.
-    pub first: Option<Bytes>,
+    pub first: Option<Frame<Bytes>>,
     /// The rest of its body.
     pub body: UpstreamBody,
     /// Its timers.
     pub deadlines: Deadlines,
     /// What its head means.
     pub judged: Judgement,
+    /// Where it leads, when it opens a tunnel.
+    pub ends: Option<Ends>,
 }
 
 /// Why an attempt gave no answer.
@@ -51,6 +57,8 @@ pub(super) enum Failure {
     TimedOut(Fault),
     /// The adapter that it asks for could not be loaded, in words; it was not sent.
     Unloaded(String),
+    /// This worker can't be sent such a request, in words.
+    Unfit(String),
 }
 
 impl From<Loss> for Failure {
@@ -72,7 +80,7 @@ impl Failure {
         let cause = match self {
             Failure::Unsendable(fault) | Failure::TimedOut(fault) => return fault,
             Failure::Loss(loss) => loss.to_string(),
-            Failure::Unloaded(why) => why,
+            Failure::Unloaded(why) | Failure::Unfit(why) => why,
         };
         let times = if attempts == 1 {
             "the only attempt failed".to_owned()
@@ -138,7 +146,8 @@ impl Forward {
         let draft = Draft::new(errand, worker_plan, name, &id).map_err(Failure::Unsendable)?;
         let draft = draft.wanting(report);
         let now = self.clock.now();
-        let wanted = errand.facts.streamed;
+        let port = port(errand, worker_plan, pool)?;
+        let wanted = errand.facts.streamed || errand.facts.upgrades || errand.stream.is_some();
         let started = exchange.started();
         let mut deadlines = Deadlines::new(&timeouts, wanted, now, started, errand.deadline);
         let at = (worker_plan, pool);
@@ -147,7 +156,7 @@ impl Forward {
         let draft = || draft.request();
         let mut resend = Resend::allowed(tally.may_resend());
         let sent = {
-            let sending = pin!(pool.send(&draft, timeouts.connect, &mut resend));
+            let sending = pin!(port.send(&draft, timeouts.connect, &mut resend));
             self.in_time(&deadlines, None, sending).await
         };
         if resend.done() {
@@ -160,18 +169,15 @@ impl Forward {
         }
         let (mut head, mut body) = sent.response.into_parts();
         report.take(&self.fleet, worker, &mut head);
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Failure::Loss(Loss::Malformed(
-                "101 without an upgrade having been asked for".to_owned(),
-            )));
-        }
+        let ends = opened(errand, &mut head)?;
         let streamed = headers::is_event_stream(&head.headers);
         if streamed {
             deadlines.streams();
         }
         let built_in = matches!(errand.way, Way::BuiltIn(_));
         let judged = judge::answer(head.status, &head.headers, built_in);
-        let first = if built_in || judged.ending != Ending::Answer {
+        let waits = built_in && errand.stream.is_none();
+        let first = if waits || judged.ending != Ending::Answer {
             let piece = pin!(first_piece(&mut body));
             self.in_time(&deadlines, Some(self.clock.now()), piece)
                 .await?
@@ -185,6 +191,7 @@ impl Forward {
             body,
             deadlines,
             judged,
+            ends,
         })
     }
 
@@ -209,16 +216,46 @@ impl Forward {
     }
 }
 
+/// The connections over which a worker can be sent such a request.
+fn port<'p>(
+    errand: &Errand<'_>,
+    worker: &WorkerPlan,
+    pool: &'p Arc<Upstream>,
+) -> Result<&'p Arc<Upstream>, Failure> {
+    if errand.stream.is_some_and(Messages::begun) {
+        let message = "the worker failed when it had a part of the stream";
+        return Err(Failure::Unsendable(Fault::new(Kind::WorkerFailed, message)));
+    }
+    if errand.facts.upgrades && worker.origin.protocol != Protocol::Http1 {
+        let why = "WebSockets are carried by HTTP/1.1, and it is configured as h2c";
+        return Err(Failure::Unfit(why.to_owned()));
+    }
+    if !errand.is_grpc() {
+        return Ok(pool);
+    }
+    let why = "it speaks no gRPC that is known here: set its grpc_url";
+    pool.grpc().ok_or_else(|| Failure::Unfit(why.to_owned()))
+}
+
+/// The tunnel that an answer opens, if it does.
+fn opened(errand: &Errand<'_>, head: &mut response::Parts) -> Result<Option<Ends>, Loss> {
+    if head.status != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(None);
+    }
+    let ends = Ends::of(errand.head, head).filter(|_| errand.facts.upgrades);
+    let odd = || Loss::Malformed("101 to something that was not asked for".to_owned());
+    ends.ok_or_else(odd).map(Some)
+}
+
 /// The first piece of a body, if it has any.
-async fn first_piece(body: &mut UpstreamBody) -> Result<Option<Bytes>, Loss> {
+async fn first_piece(body: &mut UpstreamBody) -> Result<Option<Frame<Bytes>>, Loss> {
     while !body.is_end_stream() {
         let Some(frame) = body.frame().await else {
             return Ok(None);
         };
         let frame = frame.map_err(|error| Loss::Reset(error.to_string()))?;
-        match frame.into_data() {
-            Ok(piece) if !piece.is_empty() => return Ok(Some(piece)),
-            _ => {}
+        if frame.data_ref().is_none_or(|piece| !piece.is_empty()) {
+            return Ok(Some(frame));
         }
     }
     Ok(None)

@@ -66,7 +66,7 @@ pub(super) struct Flow {
 enum Stage {
     /// Pieces come; the first may be here already.
     Flowing {
-        first: Option<Bytes>,
+        first: Option<Frame<Bytes>>,
         body: UpstreamBody,
     },
     /// It broke, and the event that says so was handed over: fails after one more poll, and not before this time.
@@ -99,6 +99,7 @@ impl Flow {
             body,
             deadlines,
             judged,
+            ends: _,
         } = begin;
         let mut flow = Box::new(Flow {
             clock,
@@ -131,7 +132,8 @@ impl Flow {
         let Stage::Flowing { first, body } = &self.stage else {
             return SizeHint::new();
         };
-        let held = first.as_ref().map_or(0, Bytes::len) as u64;
+        let held = first.as_ref().and_then(Frame::data_ref);
+        let held = held.map_or(0, Bytes::len) as u64;
         match body.size_hint().exact() {
             Some(rest) => SizeHint::with_exact(held + rest),
             None => SizeHint::new(),
@@ -171,7 +173,7 @@ impl Flow {
             return Poll::Ready(None);
         };
         if let Some(piece) = first.take() {
-            return Poll::Ready(Some(Ok(self.passed(Frame::data(piece)))));
+            return Poll::Ready(Some(Ok(self.passed(piece))));
         }
         match std::pin::Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
@@ -289,6 +291,10 @@ impl Flow {
             _ => Outcome::Failed,
         };
         self.release(fault.kind.label(), outcome);
+        if self.dialect == Dialect::Grpc && self.http2 {
+            self.stage = Stage::Ended;
+            return Poll::Ready(Some(Ok(Frame::trailers(refusal::trailers(&fault)))));
+        }
         if !self.tellable {
             return self.poll_frame(cx);
         }

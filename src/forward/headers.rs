@@ -8,23 +8,22 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
-    PROXY_AUTHENTICATE, TRANSFER_ENCODING,
+    PROXY_AUTHENTICATE, TE, TRANSFER_ENCODING,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
-use http_body_util::Full;
 
 use super::load_report::LoadReport;
-use super::{Errand, forwarded, quota};
+use super::{Errand, forwarded, quota, tunnel};
 use crate::admission::may_hold_key;
-use crate::config::plan::{Protocol, WorkerPlan};
-use crate::facts::{BuiltIn, Spot, percent_encoded};
+use crate::config::plan::{Origin, Protocol, WorkerPlan};
+use crate::facts::{self, BuiltIn, Spot, percent_encoded};
 use crate::fault::{Fault, Kind};
 use crate::fleet::authorization;
 use crate::inspect::Way;
 use crate::observe::Exchange;
 use crate::units::{ModelName, Seconds};
-use crate::upstream::UpstreamRequest;
+use crate::upstream::{Outgoing, UpstreamRequest};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -50,6 +49,8 @@ pub(super) struct Draft<'a> {
     report: LoadReport,
     uri: Uri,
     body: Bytes,
+    /// What the worker calls the model, where that differs.
+    name: Option<ModelName>,
     /// The body came compressed, and goes out plain.
     is_undone: bool,
 }
@@ -63,7 +64,7 @@ impl<'a> Draft<'a> {
         id: &'a HeaderValue,
     ) -> Result<Self, Fault> {
         let uri = target(errand, name)
-            .and_then(|target| worker.origin.uri(target))
+            .and_then(|target| origin(errand, worker).uri(target))
             .map_err(|_| Fault::new(Kind::BadRequest, "the target is no valid path"))?;
         Ok(Draft {
             errand,
@@ -72,6 +73,7 @@ impl<'a> Draft<'a> {
             report: LoadReport::default(),
             uri,
             body: body(errand, name),
+            name: name.cloned(),
             is_undone: name.is_some() && errand.facts.model_at.is_some(),
         })
     }
@@ -83,7 +85,11 @@ impl<'a> Draft<'a> {
 
     /// The request.
     pub(super) fn request(&self) -> UpstreamRequest {
-        let mut request = Request::new(Full::new(self.body.clone()));
+        let body = match self.errand.stream {
+            Some(stream) => Outgoing::flowing(stream.named(self.name.as_ref())),
+            None => Outgoing::whole(self.body.clone()),
+        };
+        let mut request = Request::new(body);
         *request.method_mut() = self.errand.head.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = request_headers(self.errand, self.worker, self.id);
@@ -91,13 +97,30 @@ impl<'a> Draft<'a> {
             request.headers_mut().remove(CONTENT_ENCODING);
         }
         self.report.ask(request.headers_mut());
+        if self.errand.facts.upgrades {
+            tunnel::switch(request.headers_mut());
+        }
         request
     }
 }
 
-/// Path and query: the client's, but for a KServe path that names a model which the worker calls otherwise.
+/// Where the worker takes such a request.
+fn origin<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> &'w Origin {
+    let grpc = worker.grpc.as_ref().filter(|_| errand.is_grpc());
+    grpc.unwrap_or(&worker.origin)
+}
+
+/// Path and query: the client's, but for a model that they name and the worker calls otherwise.
 fn target(errand: &Errand<'_>, name: Option<&ModelName>) -> Result<PathAndQuery, http::Error> {
     let uri = &errand.head.uri;
+    if let (Some(name), Some(Spot::Query(span)), Some(query)) =
+        (name, &errand.facts.model_at, uri.query())
+    {
+        let (before, after) = (&query[..span.start], &query[span.end..]);
+        let name = percent_encoded(name.as_str());
+        let target = format!("{}?{before}{name}{after}", uri.path());
+        return Ok(PathAndQuery::try_from(target)?);
+    }
     match (errand.way, name) {
         (Way::BuiltIn(BuiltIn::KServeModel { rest, .. }), Some(name)) => {
             let query = uri
@@ -124,6 +147,11 @@ fn body(errand: &Errand<'_>, name: Option<&ModelName>) -> Bytes {
     let (span, name) = match spot {
         Spot::Json(span) => (span, sonic_rs::to_string(name.as_str()).unwrap_or_default()),
         Spot::Text(span) => (span, name.as_str().to_owned()),
+        Spot::Query(_) => return errand.body.clone(),
+        Spot::Message(span) => {
+            let renamed = facts::renamed(errand.text, span.clone(), name);
+            return renamed.map_or_else(|| errand.body.clone(), Bytes::from);
+        }
     };
     let mut body = BytesMut::with_capacity(errand.text.len() + name.len());
     body.put_slice(&errand.text[..span.start]);
@@ -147,8 +175,13 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
     }
     forwarded::tell(&mut headers, errand);
     headers.insert(X_REQUEST_ID, id.clone());
-    if worker.origin.protocol != Protocol::H2c
-        && let Ok(host) = HeaderValue::from_str(&worker.origin.authority)
+    if errand.is_grpc() {
+        // Ends here like every hop-by-hop field, and gRPC wants it at every hop.
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    let origin = origin(errand, worker);
+    if origin.protocol != Protocol::H2c
+        && let Ok(host) = HeaderValue::from_str(&origin.authority)
     {
         headers.insert(HOST, host);
     }

@@ -8,7 +8,9 @@
 //! | 404, 405, 501 on a built-in path | `unsupported` | lives, does not know the path | yes |
 //! | other 5xx, but for 501 | `5xx` | failed | yes |
 //! | other statuses | `ok` | lives | – |
+//! | a gRPC call that ends with its head: 8, 14 as 503; 2, 13, 15 as 500; 12 as 501; others | | | |
 //! | the adapter was not loaded | `lora` | was not sent it | yes |
+//! | a worker that does not speak what the request needs | `unfit` | was not sent it | yes |
 //! | no connection | `refused`, `connect_timeout` | was not reached | yes |
 //! | lost | `reset` | lost it, as one does that dies | yes |
 //! | no HTTP | `malformed` | failed | yes |
@@ -52,18 +54,33 @@ pub(super) fn answer(status: StatusCode, headers: &HeaderMap, built_in: bool) ->
         cached_tokens: None,
         output_tokens: None,
     };
+    let busy = || {
+        let retry_after = retry_after(headers, clock::wall);
+        judged("busy", Outcome::Busy { retry_after }, Ending::Busy)
+    };
+    match grpc_status(headers) {
+        Some(8 | 14) => return busy(),
+        Some(12) if built_in => {
+            return judged("unsupported", Outcome::Rejected, Ending::Unsupported);
+        }
+        Some(2 | 13 | 15) => return judged("5xx", Outcome::Failed, Ending::ServerError),
+        Some(1..) => return judged("ok", Outcome::Rejected, Ending::Answer),
+        Some(0) | None => {}
+    }
     match status.as_u16() {
         200..300 => judged("ok", good, Ending::Answer),
-        429 | 503 => {
-            let retry_after = retry_after(headers, clock::wall);
-            judged("busy", Outcome::Busy { retry_after }, Ending::Busy)
-        }
+        429 | 503 => busy(),
         404 | 405 | 501 if built_in => {
             judged("unsupported", Outcome::Rejected, Ending::Unsupported)
         }
         500 | 502 | 504.. => judged("5xx", Outcome::Failed, Ending::ServerError),
         _ => judged("ok", Outcome::Rejected, Ending::Answer),
     }
+}
+
+/// The status of a gRPC call that ended with its head.
+fn grpc_status(headers: &HeaderMap) -> Option<u8> {
+    headers.get("grpc-status")?.to_str().ok()?.parse().ok()
 }
 
 /// No answer.
@@ -80,6 +97,7 @@ pub(super) fn failure(failure: &Failure) -> Judgement {
         }
         Failure::TimedOut(fault) => judged(fault.kind.label(), Outcome::Failed, Ending::Timeout),
         Failure::Unloaded(_) => judged("lora", Outcome::Unsent, Ending::Unloadable),
+        Failure::Unfit(_) => judged("unfit", Outcome::Unsent, Ending::Unloadable),
         Failure::Unsendable(fault) => judged(fault.kind.label(), Outcome::Unsent, Ending::Hopeless),
     }
 }

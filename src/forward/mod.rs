@@ -18,32 +18,38 @@ mod attempt;
 mod deadlines;
 mod flow;
 mod forwarded;
+mod frames;
 mod headers;
 pub mod heartbeat;
 mod judge;
 mod load_report;
+pub mod messages;
+mod pipe;
 mod quota;
 pub mod refusal;
 pub mod relay;
 mod retry_after;
 mod tries;
+pub mod tunnel;
 
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, StatusCode, Version};
 
 use attempt::{Begin, Failure};
+use messages::Messages;
 use tries::{Repeating, Repeats, Tries};
 
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::{Repeat, Retries, RetryOn};
 use crate::decide::{Ask, Ending, NoChoice, Permit, RetryRules, Shortlist, Tally, Verdict};
-use crate::facts::{BuiltIn, Dialect, RequestFacts};
+use crate::facts::{self, BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
 use crate::inspect::{Client, Limit, Way};
@@ -72,6 +78,8 @@ pub struct Errand<'a> {
     pub body: &'a Bytes,
     /// What that says: the same, unless it came compressed.
     pub text: &'a Bytes,
+    /// The stream that it begins, if its body is one; that can be sent once.
+    pub stream: Option<&'a Messages>,
     /// What was read from both.
     pub facts: &'a RequestFacts,
     /// Where it goes.
@@ -289,14 +297,14 @@ impl Errand<'_> {
     /// What may happen to it twice.
     fn permit(&self) -> Permit {
         let mut words = self.head.headers.get_all(RETRY_HEADER).iter();
-        if words.any(|word| word == "never") {
+        if self.stream.is_some() || words.any(|word| word == "never") {
             return Permit::Unseen;
         }
         let safe = match self.way {
             Way::Route(route) => route.repeat == Repeat::Safe,
             Way::BuiltIn(built_in) => matches!(
                 built_in,
-                BuiltIn::Inference(_) | BuiltIn::KServeModel { .. }
+                BuiltIn::Inference(_) | BuiltIn::KServeModel { .. } | BuiltIn::Grpc(_)
             ),
         };
         let read_only = self.head.method == Method::GET || self.head.method == Method::HEAD;
@@ -307,8 +315,15 @@ impl Errand<'_> {
         }
     }
 
+    /// Whether gRPC is spoken, on whatever path.
+    fn is_grpc(&self) -> bool {
+        let kind = self.head.headers.get(CONTENT_TYPE);
+        kind.is_some_and(|kind| facts::is_grpc(kind.as_bytes()))
+    }
+
     fn dialect(&self) -> Dialect {
         match self.way {
+            Way::Route(_) if self.is_grpc() => Dialect::Grpc,
             Way::Route(_) => Dialect::OpenAi,
             Way::BuiltIn(built_in) => built_in.dialect(),
         }

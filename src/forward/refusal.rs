@@ -2,16 +2,19 @@
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::headers::X_FOREBAY_REASON;
 use super::quota;
 use super::relay::{self, Relay};
-use crate::facts::Dialect;
+use crate::facts::{Dialect, percent_encoded};
 use crate::fault::{Fault, Kind};
 use crate::observe::Exchange;
 use crate::units::Seconds;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// Whether it makes sense to send the request once more: OpenAI's and Anthropic's clients repeat what is 429 or 5xx
 /// unless this says no.
@@ -24,6 +27,9 @@ const LONGEST_HEEDED: Seconds = Seconds(60.0);
 #[must_use]
 pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) -> Response<Relay> {
     exchange.fault(fault);
+    if dialect == Dialect::Grpc {
+        return grpc(fault, exchange);
+    }
     let mut response = Response::new(Bytes::from(body(dialect, fault)));
     *response.status_mut() = fault.kind.status();
     let fields = response.headers_mut();
@@ -48,6 +54,46 @@ pub fn response(dialect: Dialect, fault: &Fault, mut exchange: Box<Exchange>) ->
         fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     relay::whole(response, exchange)
+}
+
+/// A gRPC call that ends with its head ("Trailers-Only" of gRPC over HTTP/2).
+fn grpc(fault: &Fault, exchange: Box<Exchange>) -> Response<Relay> {
+    let mut response = Response::new(Bytes::new());
+    let fields = response.headers_mut();
+    fields.extend(trailers(fault));
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    let reason = HeaderValue::from_static(fault.kind.label());
+    fields.insert(X_FOREBAY_REASON, reason);
+    relay::whole(response, exchange)
+}
+
+/// What ends a gRPC call that went wrong.
+pub(super) fn trailers(fault: &Fault) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(fault.kind)));
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&fault.message)) {
+        fields.insert(GRPC_MESSAGE, message);
+    }
+    fields
+}
+
+/// gRPC's word for a fault (its "Status codes and their use").
+const fn grpc_status(kind: Kind) -> u16 {
+    match kind {
+        Kind::ClientGone => 1,
+        Kind::BadRequest => 3,
+        Kind::RequestTimeout
+        | Kind::FirstByteTimeout
+        | Kind::AnswerTimeout
+        | Kind::Stalled
+        | Kind::Deadline => 4,
+        Kind::ModelNotFound => 5,
+        Kind::Forbidden | Kind::Residency => 7,
+        Kind::BodyTooLarge | Kind::RateLimited | Kind::QueueFull | Kind::QueueTimeout => 8,
+        Kind::NoRoute | Kind::MethodNotAllowed | Kind::UnsupportedEncoding => 12,
+        Kind::WorkerFailed | Kind::NoWorker | Kind::Overloaded => 14,
+        Kind::Unauthorized => 16,
+    }
 }
 
 /// Whether sending it once more would only be refused again: its time is over, or its limit is as small as that for
@@ -113,6 +159,8 @@ pub(super) fn body(dialect: Dialect, fault: &Fault) -> String {
             },
         }),
         Dialect::KServe => sonic_rs::to_string(&KServeBody { error: message }),
+        // A status and a message, and no body.
+        Dialect::Grpc => Ok(String::new()),
     };
     written.unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::flow::Flow;
 use super::heartbeat::Beating;
-use super::{Begun, headers};
+use super::{Begun, headers, tunnel};
 use crate::clock::Clock;
 use crate::observe::Exchange;
 
@@ -25,6 +25,7 @@ enum Source {
     /// Ours.
     Whole {
         bytes: Option<Bytes>,
+        trailers: Option<HeaderMap>,
         /// Ends when the body is dropped.
         _exchange: Box<Exchange>,
     },
@@ -32,12 +33,19 @@ enum Source {
     Flow(Box<Flow>),
     /// One that began before there was one.
     Beating(Box<Beating>),
+    /// None: the connection goes on as something else.
+    Nothing,
 }
 
 impl Relay {
     /// An answer that tells its client to wait for it.
     pub(super) fn beating(beating: Box<Beating>) -> Self {
         Relay(Source::Beating(beating))
+    }
+
+    /// No body: the connection goes on as something else.
+    pub(super) fn nothing() -> Self {
+        Relay(Source::Nothing)
     }
 }
 
@@ -56,29 +64,37 @@ impl std::error::Error for Broken {}
 /// A worker's answer.
 #[must_use]
 pub fn response(
-    begun: Box<Begun>,
+    mut begun: Box<Begun>,
     mut exchange: Box<Exchange>,
     clock: Clock,
     http2: bool,
 ) -> Response<Relay> {
     exchange.status(begun.status());
+    if let Some(ends) = begun.begin.ends.take() {
+        return tunnel::response(begun, ends, exchange, clock);
+    }
     let (head, flow) = Flow::new(begun, exchange, clock, http2);
     Response::from_parts(head, Relay(Source::Flow(flow)))
 }
 
-/// An answer of our own that is no refusal: `fields` on top of those that every answer carries.
+/// An answer of our own that is no refusal: `fields` on top of those that every answer carries, and trailers behind the body
+/// where there are any.
 #[must_use]
 pub fn own(
     status: StatusCode,
     fields: HeaderMap,
-    body: Bytes,
+    (body, trailers): (Bytes, HeaderMap),
     mut exchange: Box<Exchange>,
 ) -> Response<Relay> {
     exchange.status(status);
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = fields;
-    whole(response, exchange)
+    let mut response = whole(response, exchange);
+    if let Source::Whole { trailers: none, .. } = &mut response.body_mut().0 {
+        *none = Some(trailers).filter(|trailers| !trailers.is_empty());
+    }
+    response
 }
 
 /// An answer of our own; the exchange is complete with it, unless it ended in a fault before.
@@ -95,6 +111,7 @@ pub(super) fn whole(mut response: Response<Bytes>, mut exchange: Box<Exchange>) 
         exchange.complete();
         Relay(Source::Whole {
             bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
+            trailers: None,
             _exchange: exchange,
         })
     })
@@ -109,19 +126,27 @@ impl Body for Relay {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match &mut self.0 {
-            Source::Whole { bytes, .. } => {
-                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            Source::Whole {
+                bytes, trailers, ..
+            } => {
+                let data = bytes.take().map(Frame::data);
+                let frame = data.or_else(|| trailers.take().map(Frame::trailers));
+                Poll::Ready(frame.map(Ok))
             }
             Source::Flow(flow) => flow.poll_frame(cx),
             Source::Beating(beating) => beating.poll_frame(cx),
+            Source::Nothing => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Whole { bytes, .. } => bytes.is_none(),
+            Source::Whole {
+                bytes, trailers, ..
+            } => bytes.is_none() && trailers.is_none(),
             Source::Flow(flow) => flow.ended(),
             Source::Beating(beating) => beating.ended(),
+            Source::Nothing => true,
         }
     }
 
@@ -132,6 +157,7 @@ impl Body for Relay {
             }
             Source::Flow(flow) => flow.size_hint(),
             Source::Beating(_) => SizeHint::new(),
+            Source::Nothing => SizeHint::with_exact(0),
         }
     }
 }

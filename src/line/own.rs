@@ -1,5 +1,7 @@
 //! Paths that the proxy answers itself: its health, its fleet's, and which models there are.
 
+mod grpc;
+
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -22,6 +24,8 @@ pub(super) struct Own {
     pub(super) status: StatusCode,
     pub(super) fields: HeaderMap,
     pub(super) body: Bytes,
+    /// What follows the body, where gRPC is spoken.
+    pub(super) trailers: HeaderMap,
 }
 
 /// The answer, where the path is the proxy's own; `None` where a worker answers.
@@ -33,7 +37,10 @@ pub(super) fn answer(app: &App, way: &Way<'_>, pass: &Pass) -> Result<Option<Own
         return Ok(None);
     };
     Ok(Some(match built_in {
-        BuiltIn::Inference(_) | BuiltIn::KServeModel { .. } => return Ok(None),
+        BuiltIn::Grpc(call) => return grpc::answer(app, call, pass),
+        BuiltIn::Inference(_) | BuiltIn::KServeModel { .. } | BuiltIn::Realtime => {
+            return Ok(None);
+        }
         BuiltIn::Health => json(&Alive { status: "ok" }),
         BuiltIn::KServeLive => empty(),
         BuiltIn::Ready => app.ready().map(|()| json(&Alive { status: "ready" }))?,
@@ -56,12 +63,14 @@ pub(super) fn answer(app: &App, way: &Way<'_>, pass: &Pass) -> Result<Option<Own
             json(&index(models, &catalogue, &app.fleet.snapshot()))
         }
         BuiltIn::KServeRefused => {
-            return Err(Fault::new(
-                Kind::Forbidden,
-                "this part of KServe is the operator's; ask the worker itself",
-            ));
+            return Err(operators());
         }
     }))
+}
+
+fn operators() -> Fault {
+    let message = "this part of KServe is the operator's; ask the worker itself";
+    Fault::new(Kind::Forbidden, message)
 }
 
 fn served(app: &App, pass: &Pass, name: &str) -> Result<ModelName, Fault> {
@@ -169,6 +178,7 @@ fn json(value: &impl Serialize) -> Own {
         status: StatusCode::OK,
         fields,
         body,
+        trailers: HeaderMap::new(),
     }
 }
 
@@ -177,5 +187,6 @@ fn empty() -> Own {
         status: StatusCode::OK,
         fields: HeaderMap::new(),
         body: Bytes::new(),
+        trailers: HeaderMap::new(),
     }
 }

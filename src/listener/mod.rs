@@ -26,16 +26,18 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 pub use self::gate::Gate;
 use self::gate::{Phase, Told};
-use self::guard::{Answering, Guarded, Pulse};
+use self::guard::{Answering, Arriving, Guarded, Pulse};
 use self::upload::Upload;
 use crate::admin::Admin;
 use crate::admission::Intake;
 use crate::forward::relay::Relay;
+use crate::forward::tunnel::{self, Tunnel};
 use crate::inspect::Client;
 use crate::line::{self, App};
 
@@ -132,6 +134,7 @@ async fn converse<IO>(
         plane,
         gate: gate.clone(),
         pulse: pulse.clone(),
+        slot: Slot::default(),
     };
     match spoken {
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
@@ -169,15 +172,21 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     io.look_ahead();
-    let pulse = seat.pulse.clone();
+    let (pulse, slot) = (seat.pulse.clone(), seat.slot.clone());
     let connection = http1::Builder::new()
         .max_buf_size(gate.limits.load().header.to_usize().max(LEAST_HEADER))
         .serve_connection(
             TokioIo::new(io),
             service_fn(move |request| seat.answer(request)),
-        );
-    let ended = drive(connection, http1::Connection::graceful_shutdown, told).await;
+        )
+        .with_upgrades();
+    let finish = http1::UpgradeableConnection::graceful_shutdown;
+    let ended = drive(connection, finish, told).await;
     count_refusal(gate, &pulse, ended);
+    let opened = slot.lock().take();
+    if let Some(opened) = opened {
+        Box::pin(opened.run(gate)).await;
+    }
 }
 
 async fn serve_http2<IO>(io: Guarded<IO>, seat: Seat, gate: &Gate, told: Told)
@@ -239,6 +248,29 @@ struct Seat {
     plane: Plane,
     gate: Arc<Gate>,
     pulse: Arc<Pulse>,
+    slot: Slot,
+}
+
+/// Where an answer leaves the tunnel that it opens, until its connection is free to become that.
+type Slot = Arc<Mutex<Option<Opened>>>;
+
+/// A tunnel, and what keeps its connection from counting as idle, and from being read ahead of it.
+struct Opened {
+    tunnel: Tunnel,
+    _answering: Answering,
+    _arriving: Arriving,
+}
+
+impl Opened {
+    /// Passes bytes until an end closes; once the gate is cut it is left where it stands.
+    async fn run(self, gate: &Gate) {
+        let mut stopping = gate.told();
+        let mut cut = gate.told();
+        tokio::select! {
+            () = self.tunnel.run(stopping.to(Phase::Draining)) => {}
+            () = cut.to(Phase::Cut) => {}
+        }
+    }
 }
 
 type Answer = Tracked<Either<Relay, Full<Bytes>>>;
@@ -250,7 +282,7 @@ impl Seat {
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Answer>, Infallible>> + use<> {
         let answering = self.pulse.begin();
-        let pulse = self.pulse.clone();
+        let (pulse, slot) = (self.pulse.clone(), self.slot.clone());
         let gate = (!self.client.http2).then(|| self.gate.clone());
         let upload = request.body().size_hint().lower() > Intake::DISCARDED;
         let opened = match &self.plane {
@@ -265,7 +297,13 @@ impl Seat {
                 Either::Left(opened) => opened.answer().await.map(Either::Left),
                 Either::Right((admin, request)) => admin.answer(request).await.map(Either::Right),
             };
-            if gate.is_some_and(|gate| gate.parting.load(Ordering::Acquire)) {
+            if let Some(tunnel) = tunnel::carried(&mut response) {
+                *slot.lock() = Some(Opened {
+                    tunnel,
+                    _answering: pulse.begin(),
+                    _arriving: pulse.arrives(),
+                });
+            } else if gate.is_some_and(|gate| gate.parting.load(Ordering::Acquire)) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
             }

@@ -1,10 +1,10 @@
 //! Opening a connection to a worker.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper::rt::{Read, Write};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -14,14 +14,12 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Loss;
 use super::names::Addresses;
 use super::wire::{Tag, Wire};
+use super::{Loss, Outgoing};
 use crate::clock::Clock;
 use crate::config::plan::{Origin, Protocol};
 use crate::units::Seconds;
-
-type Body = Full<bytes::Bytes>;
 
 /// Linux' EMFILE and ENFILE: no descriptor is left to the process, or to the system.
 const PROCESS_FULL: i32 = 24;
@@ -32,12 +30,12 @@ pub(super) enum Sender {
     /// One request at a time.
     Http1(Http1),
     /// Many at once.
-    Http2(http2::SendRequest<Body>),
+    Http2(http2::SendRequest<Outgoing>),
 }
 
 /// An HTTP/1.1 connection and the tag of its socket.
 pub(super) struct Http1 {
-    pub(super) sender: http1::SendRequest<Body>,
+    pub(super) sender: http1::SendRequest<Outgoing>,
     pub(super) tag: Tag,
 }
 
@@ -60,7 +58,9 @@ impl Connector {
         for address in addresses {
             let share = (began + limit - self.clock.now()) * (1.0 / f64::from(left.max(1)));
             left -= 1;
-            loss = match timeout(share.to_duration(), TcpStream::connect(address)).await {
+            // Names are followed once for all ports of a worker.
+            let at = SocketAddr::new(address.ip(), self.origin.port);
+            loss = match timeout(share.to_duration(), TcpStream::connect(at)).await {
                 Err(_) => Loss::ConnectTimeout {
                     limit,
                     passed: self.clock.now() - began,
@@ -128,7 +128,7 @@ where
     IO: Read + Write + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::handshake(io).await.map_err(|error| lost(&error))?;
-    run(connection);
+    run(connection.with_upgrades());
     Ok(Sender::Http1(Http1 { sender, tag }))
 }
 

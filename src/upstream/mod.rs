@@ -11,22 +11,21 @@
 mod answer;
 mod connect;
 mod names;
+mod outgoing;
 mod pool;
 mod probe;
 mod wire;
 
 pub use answer::UpstreamBody;
 pub use names::Addresses;
+pub use outgoing::Outgoing;
 pub use pool::{Resend, Sent, Upstream};
 pub use probe::{Question, Reply};
 
-use bytes::Bytes;
-use http_body_util::Full;
-
 use crate::units::Seconds;
 
-/// A request as it is sent to a worker: its body is whole, so that any attempt can be repeated.
-pub type UpstreamRequest = http::Request<Full<Bytes>>;
+/// A request as it is sent to a worker.
+pub type UpstreamRequest = http::Request<Outgoing>;
 
 /// Why an attempt produced no answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
+use http::StatusCode;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use parking_lot::Mutex;
 
@@ -21,7 +22,7 @@ use super::answer::{Keep, UpstreamBody};
 use super::connect::{Connector, Http1, Sender, died, lost};
 use super::names::Addresses;
 use super::probe::{Question, Reply, ask, knock};
-use super::{Loss, UpstreamRequest};
+use super::{Loss, Outgoing, UpstreamRequest};
 use crate::clock::Clock;
 use crate::config::plan::{Origin, Protocol};
 use crate::units::Seconds;
@@ -32,7 +33,7 @@ const KEEP: usize = 512;
 /// A connection that was unused for longer is not used again.
 const KEEP_FOR: Seconds = Seconds(50.0);
 
-type Http2 = hyper::client::conn::http2::SendRequest<http_body_util::Full<bytes::Bytes>>;
+type Http2 = hyper::client::conn::http2::SendRequest<Outgoing>;
 
 /// Makes the request that is to be sent.
 pub type Draft<'a> = &'a (dyn Fn() -> UpstreamRequest + Sync);
@@ -73,6 +74,8 @@ pub struct Sent {
 pub struct Upstream {
     connector: Connector,
     kept: Mutex<HashMap<ThreadId, Kept>>,
+    /// The connections to its gRPC port, where that is another.
+    grpc: Option<Arc<Upstream>>,
 }
 
 /// The connections of one thread.
@@ -100,7 +103,24 @@ impl Upstream {
                 clock,
             },
             kept: Mutex::new(HashMap::new()),
+            grpc: None,
         }
+    }
+
+    /// The same, of a worker whose gRPC port is there, on the same host.
+    #[must_use]
+    pub fn with_grpc(mut self, origin: Option<Origin>) -> Self {
+        let addresses = self.addresses().clone();
+        let clock = self.connector.clock;
+        self.grpc = origin.map(|origin| Arc::new(Upstream::new(origin, addresses, clock)));
+        self
+    }
+
+    /// The connections that carry gRPC: those to its gRPC port, or these, where HTTP/2 is spoken.
+    #[must_use]
+    pub fn grpc(self: &Arc<Self>) -> Option<&Arc<Self>> {
+        let own = Some(self).filter(|own| own.origin().protocol == Protocol::H2c);
+        self.grpc.as_ref().or(own)
     }
 
     /// Where the worker is.
@@ -241,7 +261,12 @@ impl Upstream {
         // One of two framings was believed; what the worker meant by the other nobody knows.
         let head = response.headers();
         let doubtful = head.contains_key(TRANSFER_ENCODING) && head.contains_key(CONTENT_LENGTH);
-        let keep = if doubtful { Keep::Nothing } else { keep };
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let keep = if doubtful || switched {
+            Keep::Nothing
+        } else {
+            keep
+        };
         let response = response.map(|body| UpstreamBody::new(body, keep, self.clone()));
         Sent {
             response,

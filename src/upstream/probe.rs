@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 
 use super::connect::{Connector, Sender, lost};
-use super::{Loss, UpstreamRequest};
+use super::{Loss, Outgoing, UpstreamRequest};
 use crate::config::plan::Origin;
 use crate::units::{Bytes as ByteCount, Seconds};
 
@@ -78,7 +78,7 @@ pub(super) async fn knock(worker: &Connector, connect: Seconds) -> Result<Second
 }
 
 fn request(origin: &Origin, question: &Question<'_>) -> Result<UpstreamRequest, Loss> {
-    let mut request = http::Request::new(Full::new(question.body.clone()));
+    let mut request = http::Request::new(Outgoing::whole(question.body.clone()));
     let refused = |error: http::Error| Loss::Refused(error.to_string());
     let target = PathAndQuery::try_from(question.path).map_err(|error| refused(error.into()))?;
     *request.method_mut() = question.method.clone();

@@ -9,6 +9,7 @@ pub mod client;
 pub mod command;
 pub mod dns;
 pub mod engine;
+pub mod grpc;
 pub mod h2_client;
 pub mod h2_frames;
 pub mod load;
@@ -20,6 +21,7 @@ pub mod refusal;
 pub mod relay;
 pub mod tenant;
 pub mod tls;
+pub mod websocket;
 
 use std::time::Duration;
 

@@ -49,6 +49,20 @@ pub fn named(url: &str) -> Option<Origin> {
     Some(origin)
 }
 
+/// Where a worker speaks gRPC: another port of the same host, HTTP/2 in the clear however the URL begins.
+pub fn grpc(value: Value<'_>, worker: Option<&Origin>) -> Option<Origin> {
+    let elsewhere = |found: Origin| worker.is_some_and(|worker| worker.host != found.host);
+    if parse(&value.text()?).is_ok_and(elsewhere) {
+        value.refuse("gRPC is looked for on the host of url, and this is another");
+        return None;
+    }
+    let found = origin(value)?;
+    Some(Origin {
+        protocol: Protocol::H2c,
+        ..found
+    })
+}
+
 /// Where a worker's metrics are: a URL of its own, whose path is the whole target.
 pub fn metrics(value: Value<'_>) -> Option<Origin> {
     if value.text()?.starts_with("h2c://") {

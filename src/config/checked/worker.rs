@@ -59,6 +59,7 @@ fn worker(
     let test = section
         .value("test")
         .and_then(|value| test_request::test(&value));
+    let grpc = given("grpc_url").and_then(|value| origin::grpc(value, origin.as_ref()));
     let mut metrics = given("metrics_url").and_then(origin::metrics);
     let trust = tls::trust(section, [origin.as_mut(), metrics.as_mut()]);
     let tier = section.count("tier");
@@ -82,6 +83,7 @@ fn worker(
         probe: probe?,
         eject: eject?,
         test: test?,
+        grpc,
         metrics,
         tier: u8::try_from(tier?).ok()?,
         tags,

@@ -45,6 +45,8 @@ pub struct WorkerPlan {
     pub eject: EjectRule,
     /// What measures it while clients are silent.
     pub test: TestPlan,
+    /// Where it speaks gRPC, on the same host; `None` is under its URL, if HTTP/2 is spoken there.
+    pub grpc: Option<Origin>,
     /// Where its metrics are, the path as the origin's base; `None` is `/metrics` under its URL, for engines that have it.
     pub metrics: Option<Origin>,
     /// Who is asked first: the lowest tier that somebody is up in, 0 to 9.

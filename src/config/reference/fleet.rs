@@ -3,9 +3,9 @@
 //! This file is long because it is a table, and one part of a file reads best in one piece.
 
 use super::kinds::{
-    ACCESS, ADAPTERS, ALL_DOWN, COST, DAY, ENGINES, HEADERS, LEVELS, MACHINE, MACHINE_NAME,
-    METRICS_URL, MILLISECOND, MODELS, MONEY, NAME, PATH, POLICIES, PROBE_PATH, REGION, REPEATS,
-    RETRY_ON, ROUTE_PATH, RUN, TAGS, TEST, URL, WATTS, WORKERS, ZONES,
+    ACCESS, ADAPTERS, ALL_DOWN, COST, DAY, ENGINES, GRPC_URL, HEADERS, LEVELS, MACHINE,
+    MACHINE_NAME, METRICS_URL, MILLISECOND, MODELS, MONEY, NAME, PATH, POLICIES, PROBE_PATH, REGION,
+    REPEATS, RETRY_ON, ROUTE_PATH, RUN, TAGS, TEST, URL, WATTS, WORKERS, ZONES,
 };
 use super::{Kind, Row, Unset};
 use crate::units::Seconds;
@@ -451,6 +451,14 @@ pub(super) const FLEET: &[Row] = &[
         purpose: "Requests that measure the worker while clients are silent: made up for its engine, none, or a body of your own. auto makes chats and embeddings of models that clients asked for within 5 minutes, and none for ollama, openai, generic and an engine that is not told. A body goes where its shape belongs: messages, prompt, input or inputs (KServe), with the worker's own name where it names a model.",
         example: "test = \"off\"",
         see: &["worker.speed"],
+    },
+    Row {
+        key: "worker.grpc_url",
+        kind: GRPC_URL,
+        unset: Unset::Means("the worker's url, if that is h2c"),
+        purpose: "Where the worker speaks gRPC, on the host of its url. Calls of KServe's gRPC service go there: inference.GRPCInferenceService, alone and in streams. Triton has gRPC on a port of its own, 8001. A worker that has none is passed over for them.",
+        example: "grpc_url = \"h2c://127.0.0.1:8001\"",
+        see: &["worker.url"],
     },
     Row {
         key: "worker.metrics_url",

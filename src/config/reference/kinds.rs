@@ -133,6 +133,10 @@ pub(super) const TEST: Kind = Kind::Free {
     syntax: "\"auto\" | \"off\" | { file = PATH }",
     allowed: "\"auto\", \"off\", or { file = \"PATH\" } with one JSON object in that file",
 };
+pub(super) const GRPC_URL: Kind = Kind::Free {
+    syntax: "URL",
+    allowed: "h2c://HOST:PORT, with the host of url",
+};
 pub(super) const METRICS_URL: Kind = Kind::Free {
     syntax: "URL",
     allowed: "http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH",

@@ -251,7 +251,7 @@ pub(super) const PROCESS: &[Row] = &[
         key: "timeouts.between_bytes",
         kind: TIMER,
         unset: Unset::Is("\"5m\""),
-        purpose: "Silence inside an answer; the only timer that breaks a stream which has begun, but for total.",
+        purpose: "Silence inside an answer; the only timer that breaks a stream which has begun, but for total. On a WebSocket, silence in both directions.",
         example: "between_bytes = \"30s\"",
         see: &["timeouts.total"],
     },

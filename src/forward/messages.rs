@@ -1,0 +1,137 @@
+//! A stream of gRPC messages from a client, on its way to a worker while the answer comes back.
+//!
+//! Each message is taken whole before it goes on: its model has to be the one that the stream was routed by, or a later
+//! message would reach what the first may not; and it is renamed like the first. A message is bounded by
+//! `limits.body`, the stream by nothing; no more than one is in memory.
+//!
+//! The stream can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
+//! clone, and all of them read the same stream.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use parking_lot::Mutex;
+
+use crate::facts;
+use crate::fault::{Fault, Kind};
+use crate::units::{Bytes as ByteCount, ModelName};
+
+/// A client's stream.
+#[derive(Clone)]
+pub struct Messages(Arc<Mutex<Stream>>);
+
+struct Stream {
+    rest: UnsyncBoxBody<Bytes, Fault>,
+    /// Read, and not sent.
+    held: BytesMut,
+    ended: bool,
+    most: ByteCount,
+    /// What all its messages call the model.
+    model: ModelName,
+    /// What the worker calls it, where that differs.
+    name: Option<ModelName>,
+    /// Whether a worker was sent any of it.
+    begun: bool,
+}
+
+impl Messages {
+    /// What was read of a stream, and the rest of it.
+    pub fn new<B>(first: &Bytes, rest: B, most: ByteCount, model: &ModelName) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::fmt::Display,
+    {
+        let broken = |error: B::Error| {
+            Fault::new(
+                Kind::BadRequest,
+                format!("the stream can't be read: {error}"),
+            )
+        };
+        Messages(Arc::new(Mutex::new(Stream {
+            rest: rest.map_err(broken).boxed_unsync(),
+            held: BytesMut::from(&first[..]),
+            ended: false,
+            most,
+            model: model.clone(),
+            name: None,
+            begun: false,
+        })))
+    }
+
+    /// Whether a worker was sent any of it.
+    pub(super) fn begun(&self) -> bool {
+        self.0.lock().begun
+    }
+
+    /// The stream for a worker that calls the model so.
+    pub(super) fn named(&self, name: Option<&ModelName>) -> Self {
+        self.0.lock().name = name.cloned();
+        self.clone()
+    }
+}
+
+impl Stream {
+    /// The next message, as the worker is to get it.
+    fn message(&mut self) -> Result<Option<Bytes>, Fault> {
+        let Some(length) = facts::message_length(&self.held)? else {
+            return Ok(None);
+        };
+        if length as u64 > self.most.0 {
+            let message = format!(
+                "a message of the stream is over limits.body = {}",
+                self.most
+            );
+            return Err(Fault::new(Kind::BodyTooLarge, message));
+        }
+        if self.held.len() < length {
+            return Ok(None);
+        }
+        let message = self.held.split_to(length).freeze();
+        let (model, span) = facts::model_in_message(&message[facts::PREFIX..])?.unzip();
+        if model.as_deref() != Some(self.model.as_str()) {
+            let message = "a message of the stream names another model than the first";
+            return Err(Fault::new(Kind::BadRequest, message));
+        }
+        match (&self.name, span) {
+            (Some(name), Some(span)) => Ok(facts::renamed(&message, span, name).map(Bytes::from)),
+            _ => Ok(Some(message)),
+        }
+    }
+}
+
+impl Body for Messages {
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let mut stream = self.0.lock();
+        loop {
+            if let Some(message) = stream.message().transpose() {
+                stream.begun = true;
+                return Poll::Ready(Some(message.map(Frame::data)));
+            }
+            if stream.ended {
+                let cut = Fault::new(Kind::BadRequest, "the stream ends inside a message");
+                let is_whole = std::mem::take(&mut stream.held).is_empty();
+                return Poll::Ready((!is_whole).then_some(Err(cut)));
+            }
+            match ready!(Pin::new(&mut stream.rest).poll_frame(cx)).transpose()? {
+                None => stream.ended = true,
+                // Trailers of a request have no meaning here.
+                Some(frame) => {
+                    if let Ok(piece) = frame.into_data() {
+                        stream.held.extend_from_slice(&piece);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! One direction of a tunnel: bytes are read, written and flushed, and a piece at a time is in memory, so that a reader
+//! that is slow holds its writer up.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+use super::frames::Frames;
+
+/// The most that is under way.
+const PIECE: usize = 16 << 10;
+
+/// Which end of a pipe is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// The one that is read from.
+    Source,
+    /// The one that is written to.
+    Sink,
+}
+
+/// One direction.
+pub(super) struct Pipe<R, W> {
+    from: R,
+    to: W,
+    piece: Box<[u8]>,
+    /// What of the piece was read, and of that written.
+    read: usize,
+    written: usize,
+    flushed: bool,
+    /// The frames that were written.
+    pub(super) frames: Frames,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
+    pub(super) fn new(from: R, to: W) -> Self {
+        Pipe {
+            from,
+            to,
+            piece: vec![0; PIECE].into(),
+            read: 0,
+            written: 0,
+            flushed: true,
+            frames: Frames::default(),
+        }
+    }
+
+    /// Ready with the length of a piece when it has passed; nothing is lost when it is asked anew.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Gone>> {
+        if self.written == self.read && self.flushed {
+            let mut buf = ReadBuf::new(&mut self.piece);
+            let read = ready!(Pin::new(&mut self.from).poll_read(cx, &mut buf));
+            let length = buf.filled().len();
+            if read.is_err() || length == 0 {
+                return Poll::Ready(Err(Gone::Source));
+            }
+            (self.read, self.written, self.flushed) = (length, 0, false);
+        }
+        let sunk = |_: io::Error| Gone::Sink;
+        while self.written < self.read {
+            let rest = &self.piece[self.written..self.read];
+            let count = ready!(Pin::new(&mut self.to).poll_write(cx, rest)).map_err(sunk)?;
+            if count == 0 {
+                return Poll::Ready(Err(Gone::Sink));
+            }
+            self.frames.passed(&rest[..count]);
+            self.written += count;
+        }
+        ready!(Pin::new(&mut self.to).poll_flush(cx)).map_err(sunk)?;
+        self.flushed = true;
+        Poll::Ready(Ok(self.read))
+    }
+
+    /// Whether a frame of ours may be written now: nothing is under way, and no close has passed.
+    pub(super) fn may_close(&self) -> bool {
+        self.written == self.read && self.frames.at_border() && !self.frames.closed()
+    }
+
+    /// Writes a frame of ours.
+    pub(super) async fn put(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.to.write_all(frame).await?;
+        self.to.flush().await?;
+        self.frames.passed(frame);
+        Ok(())
+    }
+
+    /// Says that nothing more comes.
+    pub(super) async fn shut(&mut self) {
+        // Whoever is gone need not hear it.
+        let _ = self.to.shutdown().await;
+    }
+}

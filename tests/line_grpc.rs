@@ -1,0 +1,300 @@
+//! gRPC through the line (promise P31): calls and streams of KServe's service, their statuses, deadlines and errors.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use http::HeaderMap;
+
+use support::client::Answer;
+use support::engine::Engine;
+use support::engine::knobs::Knobs;
+use support::expect_soon;
+use support::grpc::{GrpcWorker, SERVICE, framed, naming};
+use support::h2_client::H2Client;
+use support::proxy::{Proxy, Setup};
+
+const GENERIC: &str = "engine = \"generic\"\nmodels = [\"m\", \"n\"]";
+
+fn before(worker: &GrpcWorker) -> Setup {
+    Proxy::setup().worker_at("w", &worker.url(), GENERIC)
+}
+
+/// A call with this message; its answer, and its trailers or the head that stands for them.
+fn call(
+    proxy: &Proxy,
+    method: &str,
+    fields: &[(&str, &str)],
+    message: &[u8],
+) -> (Answer, HeaderMap) {
+    let mut all = vec![("content-type", "application/grpc"), ("te", "trailers")];
+    all.extend(fields);
+    let target = format!("{SERVICE}{method}");
+    let mut client = H2Client::connect(proxy.address());
+    let (answer, mut trailers) = client.call_for_trailers("POST", &target, &all, &framed(message));
+    assert_eq!(answer.status, 200);
+    for name in ["grpc-status", "grpc-message"] {
+        if let Some(value) = answer.header(name) {
+            assert!(trailers.insert(name, value.parse().unwrap()).is_none());
+        }
+    }
+    (answer, trailers)
+}
+
+/// The status of a call, and why the proxy gave it that.
+fn status(
+    proxy: &Proxy,
+    method: &str,
+    fields: &[(&str, &str)],
+    message: &[u8],
+) -> (u16, Option<String>) {
+    let (answer, trailers) = call(proxy, method, fields, message);
+    let status = trailers["grpc-status"].to_str().unwrap().parse().unwrap();
+    (status, answer.reason().map(str::to_owned))
+}
+
+#[test]
+fn p31_a_call_passes_with_its_message_fields_and_trailers() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker).start();
+    let fields = [
+        ("grpc-timeout", "5S"),
+        ("x-meta", "data"),
+        ("x-meta-bin", "AAE="),
+    ];
+    let (answer, trailers) = call(&proxy, "ModelInfer", &fields, &naming("m"));
+    assert_eq!(answer.body, framed(&naming("m")));
+    assert_eq!(answer.header("x-initial"), Some("1"));
+    assert_eq!(trailers["grpc-status"], "0");
+    assert_eq!(trailers["x-of-the-worker"], "1");
+    let heard = &worker.heard()[0];
+    assert_eq!(heard.path, format!("{SERVICE}ModelInfer"));
+    for (name, value) in [
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+        ("grpc-timeout", "5S"),
+        ("x-meta", "data"),
+        ("x-meta-bin", "AAE="),
+        ("x-forwarded-for", "127.0.0.1"),
+    ] {
+        assert_eq!(heard.fields[name], value);
+    }
+    let line = &proxy.log_of(1)[0];
+    assert_eq!(
+        (&line["route"], &line["model"]),
+        (&format!("{SERVICE}ModelInfer").into(), &"m".into())
+    );
+}
+
+#[test]
+fn p31_a_rename_changes_the_name_in_the_message_and_nothing_else() {
+    let worker = GrpcWorker::start();
+    let long = "n".repeat(100);
+    let lines = format!("engine = \"generic\"\nmodels = {{ m = \"{long}\" }}");
+    let proxy = Proxy::setup().worker_at("w", &worker.url(), &lines).start();
+    for method in ["ModelInfer", "ModelReady", "ModelStreamInfer"] {
+        let (_, trailers) = call(&proxy, method, &[], &naming("m"));
+        assert_eq!(trailers["grpc-status"], "0", "{method}");
+        let heard = worker.heard();
+        assert_eq!(heard.last().unwrap().messages, [naming(&long)], "{method}");
+    }
+}
+
+#[test]
+fn p31_what_the_proxy_refuses_has_grpcs_shape() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker).start();
+    let two = [naming("m"), naming("n")].concat();
+    for (what, method, fields, message, expected) in [
+        (
+            "an unknown model",
+            "ModelInfer",
+            &[][..],
+            naming("x"),
+            (5, "model_not_found"),
+        ),
+        ("no model", "ModelInfer", &[], vec![], (3, "bad_request")),
+        ("two models", "ModelInfer", &[], two, (3, "bad_request")),
+        (
+            "rubbish",
+            "ModelInfer",
+            &[],
+            vec![0xff; 20],
+            (3, "bad_request"),
+        ),
+        (
+            "an unknown call",
+            "Elsewhere",
+            &[],
+            naming("m"),
+            (12, "no_route"),
+        ),
+        (
+            "the operator's",
+            "RepositoryModelLoad",
+            &[],
+            naming("m"),
+            (7, "forbidden"),
+        ),
+        (
+            "an odd deadline",
+            "ModelInfer",
+            &[("grpc-timeout", "soon")],
+            naming("m"),
+            (3, "bad_request"),
+        ),
+    ] {
+        let (status, reason) = status(&proxy, method, fields, &message);
+        assert_eq!(
+            (status, reason.as_deref()),
+            (expected.0, Some(expected.1)),
+            "{what}"
+        );
+    }
+    let mut client = H2Client::connect(proxy.address());
+    let target = format!("{SERVICE}ModelInfer");
+    let packed = [&[1][..], &framed(&naming("m"))[1..]].concat();
+    let kind = [("content-type", "application/grpc")];
+    let (answer, _) = client.call_for_trailers("POST", &target, &kind, &packed);
+    assert_eq!(answer.header("grpc-status"), Some("12"));
+    let plain = client.call("POST", &target, &[], &framed(&naming("m")));
+    assert_eq!(
+        (plain.header("grpc-status"), plain.reason()),
+        (Some("12"), Some("unsupported_encoding"))
+    );
+    assert!(worker.heard().is_empty());
+    let http1 = proxy
+        .connect()
+        .call_with("POST", &target, &kind, &framed(&naming("m")));
+    assert_eq!(
+        (http1.status, http1.header("grpc-status")),
+        (200, Some("3"))
+    );
+}
+
+#[test]
+fn p31_the_proxy_speaks_for_itself_and_its_fleet() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker).start();
+    let said = |method| call(&proxy, method, &[], b"").0.body;
+    assert_eq!(said("ServerLive"), framed(&[8, 1]));
+    assert_eq!(said("ServerReady"), framed(&[8, 1]));
+    assert!(String::from_utf8_lossy(&said("ServerMetadata")).contains("forebay"));
+    let index = said("RepositoryIndex");
+    assert!(
+        String::from_utf8_lossy(&index).contains("READY"),
+        "{index:?}"
+    );
+    assert!(worker.heard().is_empty());
+}
+
+#[test]
+fn p01_a_call_that_a_worker_fails_is_answered_by_another() {
+    let workers = [GrpcWorker::start(), GrpcWorker::start()];
+    let proxy = Proxy::setup()
+        .worker_at("a", &workers[0].url(), GENERIC)
+        .worker_at("b", &workers[1].url(), GENERIC)
+        .start();
+    for failing in [14, 13, 2, 8] {
+        for worker in &workers {
+            worker.fail(failing, 1);
+            for _ in 0..2 {
+                assert_eq!(
+                    status(&proxy, "ModelInfer", &[], &naming("m")),
+                    (0, None),
+                    "{failing}"
+                );
+            }
+            worker.fail(0, 0);
+        }
+    }
+    // Its own refusals are the client's to read.
+    for worker in &workers {
+        worker.fail(3, 1);
+    }
+    let (answer, trailers) = call(&proxy, "ModelInfer", &[], &naming("m"));
+    assert_eq!(trailers["grpc-status"], "3");
+    assert_eq!(answer.reason(), None);
+    assert_eq!(trailers["grpc-message"], "asked%20to%20fail");
+}
+
+#[test]
+fn p31_a_stream_that_breaks_ends_with_a_status_and_no_message_is_sent_twice() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker).start();
+    worker.cut(1);
+    let (answer, trailers) = call(&proxy, "ModelStreamInfer", &[], &naming("m"));
+    assert!(!answer.body.is_empty());
+    assert_eq!(trailers["grpc-status"], "14");
+    assert_eq!(worker.heard().len(), 1);
+    expect_soon("its place is free", || {
+        proxy.metric("forebay_inflight", &[]) == 0.0
+    });
+}
+
+#[test]
+fn p31_a_stream_stays_with_the_model_that_it_began_with() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker).start();
+    let mut client = H2Client::connect(proxy.address());
+    let kind = [("content-type", "application/grpc"), ("te", "trailers")];
+    let target = format!("{SERVICE}ModelStreamInfer");
+    let same = framed(&naming("m")).repeat(3);
+    let (answer, trailers) = client.call_for_trailers("POST", &target, &kind, &same);
+    assert_eq!(
+        (answer.status, trailers["grpc-status"].as_bytes()),
+        (200, &b"0"[..])
+    );
+    assert_eq!(worker.heard()[0].messages.len(), 3);
+    let mixed = [framed(&naming("m")), framed(&naming("n"))].concat();
+    let mut reading = client.open("POST", &target, &kind, &mixed);
+    if let Ok(reading) = &mut reading {
+        while let Some(Ok(_)) = client.piece(reading) {}
+    }
+    expect_soon("it ended", || proxy.metric("forebay_inflight", &[]) == 0.0);
+    let heard: Vec<u8> = worker
+        .heard()
+        .into_iter()
+        .skip(1)
+        .flat_map(|heard| heard.messages)
+        .flatten()
+        .collect();
+    assert!(!heard.windows(3).any(|bytes| bytes == [0x0a, 1, b'n']));
+}
+
+#[test]
+fn p31_calls_go_to_the_port_that_speaks_grpc_and_other_requests_to_the_other() {
+    let (http, grpc, none) = (
+        Engine::start(),
+        GrpcWorker::start(),
+        Engine::with(Knobs::default()),
+    );
+    let lines = format!("grpc_url = \"{}\"", grpc.url());
+    let proxy = Proxy::setup()
+        .worker_with("both", &http, &lines)
+        .worker("none", &none)
+        .start();
+    for _ in 0..5 {
+        assert_eq!(status(&proxy, "ModelInfer", &[], &naming("m")), (0, None));
+    }
+    assert_eq!((grpc.heard().len(), http.count(), none.count()), (5, 0, 0));
+    assert_eq!(proxy.worker("none")["state"], "up");
+}
+
+#[test]
+fn p31_a_deadline_of_grpc_ends_a_call() {
+    let worker = Engine::h2c(Knobs::default());
+    worker.tune(|knobs| knobs.fail(support::engine::knobs::Failure::Hang, u64::MAX));
+    let proxy = Proxy::before(&worker);
+    let told = status(
+        &proxy,
+        "ModelInfer",
+        &[("grpc-timeout", "200m")],
+        &naming("m"),
+    );
+    assert_eq!(told, (4, Some("deadline".to_owned())));
+}
