@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
+use http::{HeaderName, Request, Response, StatusCode};
 
 use crate::admission::{Admission, Intake};
 use crate::clock::Clock;

@@ -8,7 +8,6 @@
 
 mod support;
 
-
 use serde_json::{Value, json};
 
 use support::client::{Answer, request};

@@ -123,7 +123,8 @@ impl Fleet {
 /// Whether a worker of another plan is the one of this station.
 fn is_same(station: &Station, profile: &Profile, worker: &WorkerPlan) -> bool {
     let engines = worker.engine.zip(profile.engine);
-    station.plan.origin == worker.origin && engines.is_none_or(|(typed, known)| typed == known)
+    let is_there = station.plan.origin == worker.origin && station.plan.grpc == worker.grpc;
+    is_there && engines.is_none_or(|(typed, known)| typed == known)
 }
 
 /// The station as it was where another plan means the same by it.
