@@ -70,6 +70,7 @@ fn flaws(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Strin
             let fits = match kind {
                 "string" => value.is_string(),
                 "boolean" => value.is_boolean(),
+                "null" => value.is_null(),
                 "integer" => value.is_u64(),
                 "number" => value.is_number(),
                 other => panic!("{other} is no type of this document"),

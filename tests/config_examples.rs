@@ -104,6 +104,10 @@ fn file_around(row: &Row, lines: &str) -> String {
             "[routing]\n{lines}\n[[machine]]\nname = \"desk\"\nprice_per_hour = \"1 EUR\"\n{}",
             worker_on_desk()
         ),
+        "worker" if row.key == "worker.ca" || row.key.starts_with("worker.client_cert") => format!(
+            "{}url = \"https://gpu.lan\"\n{lines}\n",
+            worker_without("url")
+        ),
         "worker" => format!("{}{lines}\n", worker_without(row.name())),
         "machine" if row.name() != "name" => {
             format!(
@@ -170,6 +174,14 @@ fn every_example_of_the_reference_loads() {
     fs::write(secrets.path().join("country.mmdb"), mmdb::countries(&[])).unwrap();
     fs::write(secrets.path().join("app.keys"), "# nobody yet\n").unwrap();
     fs::write(secrets.path().join("jwks.json"), JWKS).unwrap();
+    let made = rcgen::generate_simple_self_signed(["gpu.lan".to_owned()]).unwrap();
+    for name in ["proxy", "forebay", "team", "lab-ca"] {
+        let write = |ending: &str, text| {
+            fs::write(secrets.path().join(format!("{name}.{ending}")), text).unwrap();
+        };
+        write("pem", made.cert.pem());
+        write("key", made.signing_key.serialize_pem());
+    }
     fs::create_dir(secrets.path().join("workers.d")).unwrap();
     for row in ROWS {
         let text = file_around(row, row.example);
@@ -437,6 +449,9 @@ fn full_toml_is_full() {
         &text
             .replace("\n# workers_dir", "\nworkers_dir")
             .replace("\n# geoip", "\ngeoip")
+            .replace("\n# tls", "\ntls")
+            .replace("\n# ca ", "\nca ")
+            .replace("\n# client_cert", "\nclient_cert")
             .replace("\n# countries", "\ncountries")
             .replace("\n# key_file", "\nkey_file")
             .replace("\n# [jwt]", "\n[jwt]")

@@ -177,10 +177,11 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "\"DE\"",
     ),
     (
-        "[listen]\ntls = {}",
+        "[limits]\nconnections_per_address = 10",
         "not supported by this version yet",
         "leave it out",
     ),
+    ("+ca = \"x.pem\"", "not spoken to by TLS", "https://"),
     (
         "[[limits]]\nidle = \"1s\"",
         "only one of this table",
@@ -698,7 +699,7 @@ retries = { extra = 99 }
 
 [[worker]]
 name = "a"
-url = "https://10.0.0.1"
+url = "ftp://10.0.0.1"
 engine = "vlm"
 models = []
 max_fails = 3
@@ -779,7 +780,7 @@ fn a_problem_reads_well() {
     assert_eq!(
         only("+max_infligth = 3").to_string(),
         "forebay.toml:6:1: worker[0].max_infligth: unknown key\n    \
-         allowed: name, url, machine, engine, models, lora, resident, max_inflight, max_prompt_tokens, speed, key, headers, probe, eject, test, grpc_url, metrics_url, tier, tags, optional, timeouts\n    \
+         allowed: name, url, machine, engine, models, lora, resident, max_inflight, max_prompt_tokens, speed, key, ca, client_cert, headers, probe, eject, test, grpc_url, metrics_url, tier, tags, optional, timeouts\n    \
          way out: did you mean max_inflight?"
     );
 }
@@ -872,13 +873,16 @@ fn every_key_of_the_reference_is_read() {
             (section, _) if is_list(section) => {
                 format!("[[{}]]\n{} = {wrong}", row.section(), row.name())
             }
-            ("worker.lora", _) => format!("[[worker]]\nlora = {{ {} = {wrong} }}", row.name()),
+            (section @ ("worker.lora" | "worker.client_cert"), _) => {
+                let table = section.trim_start_matches("worker.");
+                format!("[[worker]]\n{table} = {{ {} = {wrong} }}", row.name())
+            }
             (section, _) => format!("[{section}]\n{} = {wrong}", row.name()),
         };
         let found = problems(&text);
         let shown = match row.section() {
             section if is_list(section) => format!("{section}[0].{}", row.name()),
-            "worker.lora" => format!("worker[0].lora.{}", row.name()),
+            "worker.lora" | "worker.client_cert" => row.key.replacen("worker", "worker[0]", 1),
             _ => row.key.to_owned(),
         };
         let at_key =

@@ -37,7 +37,9 @@ fn names(text: &str) -> BTreeSet<String> {
             .skip(1)
             .map(move |tail| format!("{prefix}{}", ends(tail)))
     };
-    after(OURS, "x-forebay-").chain(after(NAMED, "")).collect()
+    let named = after(OURS, "x-forebay-").chain(after(NAMED, ""));
+    // What ends in a dash begins names, and is none.
+    named.filter(|name| !name.ends_with('-')).collect()
 }
 
 #[test]

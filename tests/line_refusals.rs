@@ -193,7 +193,7 @@ fn every_refusal_has_its_status_reason_and_headers() {
 
 fn of_clients(table: &mut Table<'_>, good: Sent<'_>) {
     let (unknown, large) = (chat("n", 0), chat("m", 4 << 10));
-    let (never, packed) = ([("content-length", "9")], [("content-encoding", "gzip")]);
+    let (never, packed) = ([("content-length", "9")], [("content-encoding", "br")]);
     table.rows([
         (Kind::BadRequest, good.body(b"{")),
         (Kind::Unauthorized, good.key("fb_wrong")),

@@ -637,6 +637,9 @@ mod tests {
             );
             let same_length = head.headers["content-length"] == get.headers["content-length"];
             assert!(same_length || path == "/api/nothing", "{path}");
+            if path == "/api/reload" {
+                continue; // this one takes both
+            }
             let post = ask(&admin, "POST", path, &[BEARER]);
             let expected = if path == "/api/nothing" { 404 } else { 405 };
             assert_eq!(post.status, expected, "{path}");

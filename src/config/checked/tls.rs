@@ -39,22 +39,25 @@ pub fn server(value: &Value<'_>) -> Option<Arc<ServerTls>> {
 /// How a worker is known wherever it is spoken to by TLS.
 pub fn trust(section: &Section<'_>, origins: [Option<&mut Origin>; 2]) -> Option<()> {
     let [ca, own] = ["ca", "client_cert"].map(|key| section.given(key));
+    let known: Vec<_> = origins.into_iter().flatten().collect();
     let within_tls = |origin: &&mut Origin| origin.protocol == Protocol::Https;
-    let mut origins = origins.into_iter().flatten().filter(within_tls).peekable();
-    if origins.peek().is_none() {
+    if !known.is_empty() && !known.iter().any(within_tls) {
         for value in ca.iter().chain(&own) {
             let way_out = "write: url = \"https://…\", or leave this out";
             value.refuse_for("this worker is not spoken to by TLS", way_out);
         }
         return Some(());
     }
-    let vouching = ca
-        .as_ref()
-        .map_or(Some(None), |ca| certificates(ca).map(Some))?;
-    let shown = match &own {
-        None => None,
-        Some(own) => Some(identity(&own.section()?)?),
-    };
+    let vouching = ca.as_ref().map(certificates);
+    let shown = own.as_ref().map(|own| identity(&own.section()?));
+    if matches!(vouching, Some(None)) || matches!(shown, Some(None)) {
+        return None;
+    }
+    let mut origins = known.into_iter().filter(within_tls).peekable();
+    if origins.peek().is_none() {
+        return Some(());
+    }
+    let (vouching, shown) = (vouching.flatten(), shown.flatten());
     match ClientTls::read(vouching, shown) {
         Ok(read) => {
             let read = Arc::new(read);
