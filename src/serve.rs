@@ -21,6 +21,7 @@ mod reload;
 mod signals;
 mod status;
 mod upgrade;
+mod zones;
 
 use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};

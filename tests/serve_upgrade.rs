@@ -8,6 +8,8 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::Duration;
 
@@ -152,6 +154,23 @@ fn a_successor_that_is_stopped_leaves_everything_as_it_was() {
     assert_eq!(proxy.chat(&chat("here")).status, 200);
     let third = swap(&proxy);
     assert_eq!(third.chat(&chat("there")).status, 200);
+}
+
+#[test]
+fn a_successor_that_dies_on_the_way_leaves_the_pid_of_who_runs() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let state = proxy.folder().join("state");
+    let meeting = UnixListener::bind(state.join("upgrade.sock")).unwrap();
+    proxy.signal("QUIT");
+    let (line, _) = meeting.accept().unwrap();
+    let mut has = String::new();
+    BufReader::new(&line).read_line(&mut has).unwrap();
+    assert!(has.starts_with("has "), "{has}");
+    std::fs::write(state.join("forebay.pid"), "1\n").unwrap();
+    drop(line);
+    expect_soon("it is written again", || proxy.serving_pid() == proxy.pid());
+    assert_eq!(proxy.chat(&chat("here")).status, 200);
 }
 
 #[test]

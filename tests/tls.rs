@@ -133,6 +133,8 @@ fn who_speaks_no_tls_is_told_so_and_who_says_nothing_is_cut() {
         proxy.metric("forebay_connections_refused_total", &labels)
     };
     let before = refused();
+    // Who only looks whether somebody is there is not refused.
+    drop(TcpStream::connect(proxy.address()).unwrap());
     let mut plain = TcpStream::connect(proxy.address()).unwrap();
     plain.write_all(&last()).unwrap();
     let mut answer = String::new();

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::{Core, Fleet, Turn};
-use crate::decide::{LineView, Outlook, Ticket, WaiterView};
+use crate::decide::{Claim, LineView, Outlook, Ticket, WaiterView};
 use crate::units::Seconds;
 
 /// A place in line.
@@ -39,6 +39,12 @@ impl Fleet {
     pub fn outlook(&self, ticket: Ticket) -> Option<Outlook> {
         let now = self.clock.now();
         self.core.lock().state.outlook(ticket, now)
+    }
+
+    /// Whether such a request could stand in line, if need be instead of others.
+    #[must_use]
+    pub fn has_room(&self, claim: Claim) -> bool {
+        self.core.lock().state.line_has_room(claim)
     }
 
     /// The line as it is now, and the first who wait in it, with their ids.

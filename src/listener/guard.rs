@@ -340,14 +340,25 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_gone(cx)?;
-        Pin::new(&mut self.io).poll_flush(cx)
+        // Within TLS there may be bytes left that the client does not take.
+        let this = &mut *self;
+        match Pin::new(&mut this.io).poll_flush(cx) {
+            Poll::Pending => this.stall.poll(cx, this.pulse.idle).map(Err),
+            ready => {
+                this.stall.since = None;
+                ready
+            }
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let until = match self.lingers_until {
             Some(until) => until,
             None => {
-                ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+                let this = &mut *self;
+                if Pin::new(&mut this.io).poll_shutdown(cx)?.is_pending() {
+                    return this.stall.poll(cx, this.pulse.idle).map(Err);
+                }
                 let until = self.pulse.clock.now() + LINGER;
                 *self.lingers_until.insert(until)
             }

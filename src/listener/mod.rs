@@ -33,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 pub use self::gate::Gate;
 use self::gate::{Phase, Told};
 use self::guard::{Answering, Arriving, Guarded, Pulse};
+use self::tls::Unshaken;
 use self::upload::Upload;
 use crate::admin::Admin;
 use crate::admission::Intake;
@@ -96,7 +97,7 @@ where
         () = told.to(Phase::Draining) => return,
     };
     match shaken {
-        Some(io) => {
+        Ok(io) => {
             converse(
                 io,
                 |http2| Client::new(peer, http2, true),
@@ -106,7 +107,8 @@ where
             )
             .await
         }
-        None => gate.observe.connection_refused("tls"),
+        Err(Unshaken::Silent) => {}
+        Err(Unshaken::Failed) => gate.observe.connection_refused("tls"),
     }
     drop(inside);
 }

@@ -21,36 +21,47 @@ const IN_THE_CLEAR: &[u8] =
 /// A connection within TLS, of which one byte was looked at beforehand.
 pub(super) type Shaken<IO> = TlsStream<BufReader<IO>>;
 
-/// The connection within TLS; `None` when none came about within the limit.
+/// Why there is none.
+pub(super) enum Unshaken {
+    /// Whoever connected left before a word, as those do who only look whether somebody is there.
+    Silent,
+    /// It spoke no TLS that we take, or took too long.
+    Failed,
+}
+
+/// The connection within TLS, when it comes about within the limit.
 pub(super) async fn shake_hands<IO>(
     io: IO,
     config: Arc<ServerConfig>,
     limit: Seconds,
-) -> Option<Shaken<IO>>
+) -> Result<Shaken<IO>, Unshaken>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    timeout(limit.to_duration(), greet(io, config)).await.ok()?
+    let greeted = timeout(limit.to_duration(), greet(io, config)).await;
+    greeted.unwrap_or(Err(Unshaken::Failed))
 }
 
-async fn greet<IO>(io: IO, config: Arc<ServerConfig>) -> Option<Shaken<IO>>
+async fn greet<IO>(io: IO, config: Arc<ServerConfig>) -> Result<Shaken<IO>, Unshaken>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     // With room for one byte nothing that follows is copied twice.
     let mut io = BufReader::with_capacity(1, io);
-    match io.fill_buf().await.ok()?.first()? {
+    let first = io.fill_buf().await.map_err(|_| Unshaken::Silent)?;
+    match first.first().ok_or(Unshaken::Silent)? {
         &HANDSHAKE => {}
         first if first.is_ascii_alphabetic() => {
             // Whatever becomes of it, the connection ends here.
             let _ = io.write_all(IN_THE_CLEAR).await;
             let _ = io.shutdown().await;
-            return None;
+            return Err(Unshaken::Failed);
         }
-        _ => return None,
+        _ => return Err(Unshaken::Failed),
     }
     let shaken = TlsAcceptor::from(config).accept(io).await;
-    shaken
-        .inspect_err(|error| tracing::debug!(%error, "a handshake failed"))
-        .ok()
+    shaken.map_err(|error| {
+        tracing::debug!(%error, "a handshake failed");
+        Unshaken::Failed
+    })
 }

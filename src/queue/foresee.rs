@@ -1,6 +1,6 @@
 //! What would become of a request if it came now.
 
-use super::{Guest, full};
+use super::Guest;
 use crate::decide::{Hold, Shortlist};
 use crate::fault::Fault;
 use crate::fleet::Foresight;
@@ -57,8 +57,8 @@ impl Guest<'_> {
                     .with(&lack)
                     .is_some_and(|longest| longest.0 > 0.0);
                 match (is_patient, self.fleet.may_wait(self.ask, &lack)) {
-                    (true, true) if self.fleet.sheds(self.ask.claim) => {
-                        Fate::Refused(full(self.fleet, self.ask.claim.class))
+                    (true, true) if !self.fleet.has_room(self.ask.claim) => {
+                        Fate::Refused(self.full(&lack))
                     }
                     (true, true) => Fate::Waits(holds),
                     // Whoever asks so may hear of every model.

@@ -23,11 +23,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::diagnostics;
 use super::notify::Notifier;
 use super::signals::Desks;
+use super::zones::KnownZones;
 use crate::admin::{Reload, ReloadResult, Reloaded};
 use crate::clock;
 use crate::config::diff::{self, Change};
 use crate::config::{self, Plan, Problems, dump};
-use crate::decide::Zones;
 use crate::kept;
 use crate::line::App;
 use crate::listener::Gate;
@@ -61,6 +61,7 @@ pub(super) struct Reloader {
     first: Plan,
     /// The same of the one in force.
     typed: Mutex<Plan>,
+    zones: Mutex<KnownZones>,
     last: Mutex<Option<Reloaded>>,
 }
 
@@ -82,6 +83,7 @@ impl Reloader {
         typed: Plan,
     ) -> (Arc<Self>, Desk, Orders) {
         let reloader = Reloader {
+            zones: Mutex::new(KnownZones::of(&typed)),
             app: desks.app.clone(),
             gate: desks.gate.clone(),
             file,
@@ -187,7 +189,7 @@ impl Reloader {
         let (rest, loaded) = self.read(typed);
         let words = |problems: Problems| problems.iter().map(ToString::to_string).collect();
         let judged = loaded.map_err(words).and_then(|fresh| {
-            if let Some(clash) = renumbered(typed, &fresh) {
+            if let Some(clash) = self.zones.lock().clash(&fresh) {
                 let file = self.file.display();
                 return Err(vec![format!("{file}: region.zone: {clash}{ZONES_WAY_OUT}")]);
             }
@@ -236,7 +238,13 @@ impl Reloader {
         let replanned = app.admission.replan(&plan);
         replanned.map_err(|error| format!("tenant: its metrics can't be made: {error}"))?;
         app.observe.replan(&plan.log, names);
-        diagnostics::set_level(plan.log.level);
+        if plan.log.level != running.log.level {
+            diagnostics::set_level(plan.log.level);
+        }
+        for remark in &plan.remarks {
+            tracing::warn!("{remark}");
+        }
+        self.zones.lock().add(&plan);
         app.intake.replan(&plan.limits);
         self.gate.replan(&plan.limits);
         // Workers first: a route of the new plan may lead to a new one.
@@ -286,27 +294,6 @@ fn pending(first: &Plan, fresh: &Plan) -> Vec<&'static str> {
     ];
     let differ = differ.into_iter().filter(|(_, differs)| *differs);
     differ.map(|(key, _)| key).collect()
-}
-
-/// A zone whose number is another's in the next plan, in words.
-fn renumbered(before: &Plan, after: &Plan) -> Option<String> {
-    let zones = |plan: &Plan| -> Vec<(Arc<str>, Zones)> {
-        let zones = plan
-            .regions
-            .iter()
-            .filter_map(|region| region.zone.as_ref());
-        zones.map(|zone| (zone.name.clone(), zone.alone)).collect()
-    };
-    let after = zones(after);
-    let clash = |(name, number): &(Arc<str>, Zones)| {
-        let mut others = after.iter();
-        let other = others.find(|(other, theirs)| (other == name) != (theirs == number))?;
-        Some(format!(
-            "the zones {name} and {} would change places, to which requests under way are bound",
-            other.0
-        ))
-    };
-    zones(before).iter().find_map(clash)
 }
 
 fn told(by: &'static str, judged: Judged) -> Reloaded {
@@ -379,26 +366,4 @@ pub(super) fn sight(reloader: Arc<Reloader>, desk: Desk) -> Box<Reload> {
             reloaded.unwrap_or_else(|| refused(ADMIN, vec!["the proxy is stopping".to_owned()]))
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn zones_that_would_change_places_are_told() {
-        let plan = |zones: &[&str]| {
-            let mut text = "state = \"unused\"\n".to_owned();
-            for (number, zone) in zones.iter().enumerate() {
-                text += &format!("[[region]]\nname = \"r{number}\"\nzone = \"{zone}\"\n");
-            }
-            text += "[[worker]]\nname = \"w\"\nurl = \"http://127.0.0.1:1\"\n";
-            config::parse(&text, Path::new("test.toml"), &|_| None).unwrap()
-        };
-        let clash = |after: &[&str]| renumbered(&plan(&["eu", "us"]), &plan(after)).is_some();
-        assert!(clash(&["us", "eu"]) && clash(&["us"]) && clash(&["eu", "asia"]));
-        assert!(!clash(&["eu", "us", "asia"]) && !clash(&["eu"]) && !clash(&[]));
-    }
 }

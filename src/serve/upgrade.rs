@@ -172,8 +172,20 @@ impl Sockets {
             format!("no successor waits at {place}; start one first: forebay serve --upgrade")
         })?;
         let lost = |error: io::Error| format!("the successor is gone: {error}");
+        let line = Line::new(stream).map_err(lost)?;
+        let handed = self.hand_to(line, app);
+        if handed.is_err() {
+            // The successor may have left word that it is the one that runs.
+            let told = super::keep_pid(&plan.state).and_then(|()| super::keep_address(&plan));
+            told.map_err(|error| error.to_string())?;
+        }
+        handed
+    }
+
+    fn hand_to(&self, mut line: Line, app: &App) -> Result<(), String> {
+        let plan = app.plan.load_full();
+        let lost = |error: io::Error| format!("the successor is gone: {error}");
         let fds = self.0.get().ok_or("nothing listens yet")?;
-        let mut line = Line::new(stream).map_err(lost)?;
         app.fleet.save_speeds(&plan.state);
         app.admission.save(&plan.state);
         let listeners = plan.listen.http.iter().chain([&plan.listen.admin]);

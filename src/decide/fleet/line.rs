@@ -112,6 +112,12 @@ impl FleetState {
         !self.line.has_room(claim) && !self.roster.takes_any()
     }
 
+    /// Whether such a request could stand in line.
+    #[must_use]
+    pub fn line_has_room(&self, claim: Claim) -> bool {
+        self.line.has_room(claim)
+    }
+
     /// Ends the wait of everybody who can be served now, in the order of the line, and of everybody who waits for
     /// nothing: a request that has found no worker alive waits on only if it may wait for one, and was not tried yet; one
     /// of a low class may have had to make room.
