@@ -20,7 +20,7 @@ pub fn count(stats: &Value, what: &str) -> u64 {
 }
 
 /// The number of a metric with these labels.
-fn metric(text: &str, series: &str) -> f64 {
+pub fn metric(text: &str, series: &str) -> f64 {
     let line = text
         .lines()
         .find(|line| line.starts_with(&format!("{series} ")));
