@@ -132,6 +132,8 @@ impl<T> Waiting<T> {
 pub struct Batcher<T> {
     limits: Limits,
     waiting: VecDeque<Waiting<T>>,
+    /// How many of each level wait elsewhere before they are offered.
+    standing_by: Vec<usize>,
     rates: [Rate; SIZES],
     runs: u64,
     seconds_per_item: f64,
@@ -141,6 +143,7 @@ impl<T> Batcher<T> {
     /// An empty batcher.
     pub fn new(limits: Limits) -> Self {
         Batcher {
+            standing_by: vec![0; limits.levels.len()],
             limits,
             waiting: VecDeque::new(),
             rates: [Rate::default(); SIZES],
@@ -170,10 +173,36 @@ impl<T> Batcher<T> {
         Ok(until)
     }
 
-    /// How long such an item may wait; absent = for ever.
+    /// How long such an item may wait before it is refused; absent = for ever.
     pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
         let policy = self.limits.levels.get(self.level(urgency))?;
-        policy.timeout(urgency.timeout)
+        let refuses = policy.overdue == Overdue::Refuse;
+        policy.timeout(urgency.timeout).filter(|_| refuses)
+    }
+
+    /// Counts an item that waits elsewhere before it is offered, unless as many of its level do as may wait here.
+    pub fn stand_by(&mut self, urgency: Urgency) -> bool {
+        let level = self.level(urgency);
+        let policy = self.limits.levels.get(level);
+        let Some((policy, count)) = policy.zip(self.standing_by.get_mut(level)) else {
+            return false;
+        };
+        let room = *count < policy.waiting;
+        *count += usize::from(room);
+        room
+    }
+
+    /// An item that stood by does so no longer.
+    pub fn step_up(&mut self, urgency: Urgency) {
+        let level = self.level(urgency);
+        if let Some(count) = self.standing_by.get_mut(level) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// How many stand by.
+    pub fn standing_by(&self) -> usize {
+        self.standing_by.iter().sum()
     }
 
     fn level(&self, urgency: Urgency) -> usize {
@@ -406,6 +435,37 @@ mod tests {
         assert_eq!(run(&mut batcher, 0.0).len(), 8);
         let mut batcher = filled(limits(), [item(1, 8, 50), item(2, 8, 1)]);
         assert_eq!(run(&mut batcher, 0.0), [1]);
+    }
+
+    #[test]
+    fn as_many_of_a_level_stand_by_as_may_wait() {
+        let levels = vec![policy(1), policy(2)];
+        let mut batcher: Batcher<u32> = Batcher::new(Limits { levels, ..limits() });
+        let [high, low] = [0, 1].map(|level| Urgency {
+            level: Some(level),
+            timeout: None,
+        });
+        assert!(batcher.stand_by(high) && batcher.stand_by(low) && batcher.stand_by(low));
+        assert!(!batcher.stand_by(high) && !batcher.stand_by(low));
+        assert_eq!(batcher.standing_by(), 3);
+        batcher.step_up(low);
+        assert!(!batcher.stand_by(high) && batcher.stand_by(low));
+    }
+
+    #[test]
+    fn who_would_only_be_postponed_has_patience_without_end() {
+        let patience = |overdue| {
+            let timeout = Some(Seconds(1.0));
+            let levels = vec![Policy {
+                timeout,
+                overdue,
+                ..policy(1)
+            }];
+            let batcher: Batcher<u32> = Batcher::new(Limits { levels, ..limits() });
+            batcher.patience(Urgency::default())
+        };
+        assert_eq!(patience(Overdue::Refuse), Some(Seconds(1.0)));
+        assert_eq!(patience(Overdue::Postpone), None);
     }
 
     #[test]

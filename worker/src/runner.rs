@@ -148,20 +148,29 @@ impl Runner {
         }
         match offered {
             Ok(until) => Ok(until.map(|until| until - now)),
-            Err(_) => {
-                let full = "as many requests wait for this model as may";
-                Err(Fault::new(Kind::Busy, full).retry_after(comeback(batcher)))
-            }
+            Err(_) => Err(full(batcher)),
         }
     }
 
-    /// How many wait for their run and are still wanted.
-    pub fn pending(&self) -> usize {
-        let state = self.shared.state.lock();
-        state.batcher.count(|job| !job.reply.is_closed())
+    /// Counts a request that waits for something else before it may get in line, as many of which may as in line.
+    pub fn stand_by(&self, urgency: Urgency) -> Result<Standby<'_>, Fault> {
+        let batcher = &mut self.shared.state.lock().batcher;
+        if !batcher.stand_by(urgency) {
+            return Err(full(batcher));
+        }
+        Ok(Standby {
+            runner: self,
+            urgency,
+        })
     }
 
-    /// How long such a request may wait for its run; absent = for ever.
+    /// How many wait for their run, or to get in line for it, and are still wanted.
+    pub fn pending(&self) -> usize {
+        let batcher = &self.shared.state.lock().batcher;
+        batcher.count(|job| !job.reply.is_closed()) + batcher.standing_by()
+    }
+
+    /// How long such a request may wait before it is refused; absent = for ever.
     pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
         self.shared.state.lock().batcher.patience(urgency)
     }
@@ -216,6 +225,24 @@ impl Shared {
             answer_to(job, Err(fault.clone()));
         }
     }
+}
+
+/// A request that waits for something else before it may get in line; counts until dropped.
+pub struct Standby<'a> {
+    runner: &'a Runner,
+    urgency: Urgency,
+}
+
+impl Drop for Standby<'_> {
+    fn drop(&mut self) {
+        let batcher = &mut self.runner.shared.state.lock().batcher;
+        batcher.step_up(self.urgency);
+    }
+}
+
+fn full(batcher: &Batcher<Job>) -> Fault {
+    let message = "as many requests wait for this model as may";
+    Fault::new(Kind::Busy, message).retry_after(comeback(batcher))
 }
 
 fn waited_out(batcher: &Batcher<Job>) -> Fault {

@@ -2,14 +2,20 @@
 //!
 //! What a sequence carries stays here and not in an engine, so its requests join batches with those of others, on any
 //! instance. A request that is not answered leaves the state as it was: whoever failed or left may be asked again. A
-//! first request that is not answered has begun nothing. A model that is loaded anew knows no sequences of the old one.
+//! first request that is not answered has begun nothing, and those behind it are told so. A model that is loaded anew
+//! knows no sequences of the old one.
+//!
+//! Who waits for a turn, or to begin, waits as long as in the model's line and in as great a number: the next one is
+//! told Busy.
 
 mod table;
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedMutexGuard};
 
 pub use table::Id;
 
@@ -20,11 +26,7 @@ use crate::line::{Model, Task};
 use crate::observe::Count;
 use crate::repository::{Control, SequencePlan, Signal, Switch};
 use crate::tensor::{Datatype, Elements, Signature, Tensor, TensorSpec};
-use crate::units::Seconds;
 use table::Table;
-
-/// The most sequences that may wait to begin.
-const WAITING: usize = 256;
 
 /// Where a request stands in its sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +39,9 @@ pub struct Sequence {
     pub end: bool,
 }
 
-/// The states of a sequence; its requests take turns by the lock, in order of arrival.
-type Carried = Arc<tokio::sync::Mutex<Vec<Tensor>>>;
+/// The states of a sequence, absent until its first request was answered and again once its last one was. Its requests
+/// take turns by the lock, in order of arrival.
+type Carried = Arc<tokio::sync::Mutex<Option<Vec<Tensor>>>>;
 
 /// A model's sequences.
 pub struct Sequencer {
@@ -55,7 +58,6 @@ pub struct Sequencer {
     clock: Clock,
     table: Mutex<Table<Carried>>,
     changed: Notify,
-    waiting: Semaphore,
 }
 
 enum Source {
@@ -105,7 +107,6 @@ impl Sequencer {
             clock,
             table: Mutex::new(Table::new(plan.most, plan.idle)),
             changed: Notify::new(),
-            waiting: Semaphore::new(WAITING),
         };
         Ok((sequencer, signature))
     }
@@ -126,19 +127,23 @@ impl Sequencer {
             return Err(Fault::bad("a request of a sequence has one row"));
         }
         let controls = self.controls(&sequence)?;
-        let mut turn = self.enter(model, &sequence, task.urgency).await?;
-        let carried = Arc::clone(&turn.carried);
-        let mut states = carried.lock().await;
+        let mut turn = self.turn(model, &sequence, task.urgency).await?;
+        let before = match turn.states.as_ref() {
+            _ if sequence.start => &self.first,
+            Some(states) => states,
+            None => return Err(unknown()),
+        };
         let visible = task.wanted.len();
         let wanted = task.wanted.iter().map(|&output| self.outputs[output]);
         let task = Task {
             wanted: wanted.chain(self.states.iter().copied()).collect(),
-            inputs: self.feed(task.inputs, controls, &states),
+            inputs: self.feed(task.inputs, controls, before),
             urgency: task.urgency,
         };
         let mut outputs = model.compute(task, count).await?;
-        *states = outputs.split_off(visible);
-        turn.over = sequence.end;
+        let after = outputs.split_off(visible);
+        *turn.states = (!sequence.end).then_some(after);
+        turn.member.over = sequence.end;
         Ok(outputs)
     }
 
@@ -173,54 +178,60 @@ impl Sequencer {
         self.inputs.iter().filter_map(next).collect()
     }
 
-    /// Joins the sequence, or begins it once there is room for one more.
-    async fn enter(
+    /// Waits for the request's turn, for as long as its model's line lets it.
+    async fn turn(
         &self,
         model: &Model,
         sequence: &Sequence,
         urgency: Urgency,
     ) -> Result<Turn<'_>, Fault> {
-        let turn = |(carried, number)| Turn {
+        let mut turn = pin!(self.join(sequence));
+        if let Some(turn) = turn.as_mut().now_or_never() {
+            return turn;
+        }
+        let _counted = model.runner.stand_by(urgency)?;
+        let Some(patience) = model.runner.patience(urgency) else {
+            return turn.await;
+        };
+        let turn = tokio::time::timeout(patience.to_duration(), turn).await;
+        turn.map_err(|_| model.runner.overdue())?
+    }
+
+    /// Gets in line in the sequence, behind its first request also while that one waits to begin.
+    async fn join(&self, sequence: &Sequence) -> Result<Turn<'_>, Fault> {
+        let member = |number| Member {
             sequencer: self,
             id: sequence.id.clone(),
             number,
-            carried,
             over: sequence.start,
         };
         if !sequence.start {
             let found = self.table.lock().go_on(&sequence.id, self.clock.now());
-            return found.map(turn).ok_or_else(|| {
-                Fault::bad(
-                    "no such sequence is alive: its first request says `sequence_start`, and it ends with \
-                     `sequence_end` or when it has been idle for too long",
-                )
-            });
+            let (carried, number) = found.ok_or_else(unknown)?;
+            let member = member(number);
+            let states = carried.lock_owned().await;
+            return Ok(Turn { member, states });
         }
-        let full = |_| {
-            let full = "as many sequences wait to begin as may";
-            Fault::new(Kind::Busy, full).retry_after(Seconds(1.0))
-        };
-        let _place = self.waiting.try_acquire().map_err(full)?;
-        let begin = self.begin(&sequence.id);
-        let begun = match model.runner.patience(urgency) {
-            None => begin.await,
-            Some(patience) => tokio::time::timeout(patience.to_duration(), begin)
-                .await
-                .map_err(|_| model.runner.overdue())?,
-        };
-        Ok(turn(begun))
+        let carried = Carried::default();
+        // Nobody else knows it yet, so it is free, and whoever finds it waits behind this request.
+        let first = Arc::clone(&carried).try_lock_owned();
+        let states = first.map_err(|_| unknown())?;
+        let now = self.clock.now();
+        let member = member(self.table.lock().begin(&sequence.id, carried, now));
+        self.changed.notify_waiters();
+        self.placed(&member).await;
+        Ok(Turn { member, states })
     }
 
-    /// Begins a sequence, now or when another has ended or was idle for too long.
-    async fn begin(&self, id: &Id) -> (Carried, u64) {
-        let carried: Carried = Arc::new(tokio::sync::Mutex::new(self.first.clone()));
+    /// Waits for a place, which is free now or when a sequence has ended or was idle for too long.
+    async fn placed(&self, member: &Member<'_>) {
         loop {
             let changed = self.changed.notified();
             let now = self.clock.now();
             let expiry = {
                 let mut table = self.table.lock();
-                if let Some(number) = table.begin(id, Arc::clone(&carried), now) {
-                    return (carried, number);
+                if table.place(&member.id, member.number, now) {
+                    return;
                 }
                 table.next_expiry()
             };
@@ -235,6 +246,14 @@ impl Sequencer {
     }
 }
 
+/// What a request is told whose sequence has not begun or is over.
+fn unknown() -> Fault {
+    Fault::bad(
+        "no such sequence is alive: its first request says `sequence_start`, and it ends with `sequence_end` or when \
+         it has been idle for too long",
+    )
+}
+
 /// Where a tensor that the plan names stands in the graph.
 fn named(specs: &[TensorSpec], name: &str, datatype: Datatype) -> Result<usize, String> {
     let place = specs.iter().position(|spec| spec.name == name);
@@ -247,17 +266,22 @@ fn named(specs: &[TensorSpec], name: &str, datatype: Datatype) -> Result<usize, 
     }
 }
 
-/// A request's place in its sequence, given up when it is dropped.
+/// A request whose turn it is.
 struct Turn<'a> {
+    member: Member<'a>,
+    states: OwnedMutexGuard<Option<Vec<Tensor>>>,
+}
+
+/// A request that belongs to a sequence, until it is dropped.
+struct Member<'a> {
     sequencer: &'a Sequencer,
     id: Id,
     number: u64,
-    carried: Carried,
     /// Whether the sequence ends with it: a first request that is never answered has begun none.
     over: bool,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Member<'_> {
     fn drop(&mut self) {
         let Sequencer { table, clock, .. } = self.sequencer;
         table
@@ -298,4 +322,116 @@ fn identified(datatype: Datatype, id: &Id) -> Result<Elements, Fault> {
         Datatype::Int32 => Elements::Int32(vec![number.try_into().map_err(beyond)?]),
         _ => Elements::Uint64(vec![number]),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use super::*;
+    use crate::batch::{Limits, Overdue, Policy};
+    use crate::engine::Engine;
+    use crate::engine::echo::Echo;
+    use crate::line::Device;
+    use crate::observe::Tally;
+    use crate::runner::Runner;
+    use crate::units::{ModelName, Seconds};
+
+    /// An echo with room for one sequence, for two that wait, and for these for so long.
+    fn model(patience: Seconds) -> Model {
+        let clock = Clock::start();
+        let tally = Arc::new(Tally::new(clock));
+        let policy = Policy {
+            waiting: 2,
+            timeout: Some(patience),
+            may_shorten: true,
+            overdue: Overdue::Refuse,
+        };
+        let limits = Limits {
+            rows: 1,
+            preferred: vec![],
+            delay: Seconds(0.0),
+            levels: vec![policy],
+            default_level: 0,
+            ordered: false,
+        };
+        let plan = SequencePlan {
+            idle: Seconds(3600.0),
+            most: 1,
+            controls: vec![],
+            states: vec![],
+        };
+        let echo: Box<dyn Engine> = Box::new(Echo::new());
+        let fit = Sequencer::fit(&plan, echo.signature(), true, vec![], clock);
+        let (sequencer, signature) = fit.unwrap();
+        Model {
+            name: ModelName::new("echo"),
+            version: 1,
+            created: 0,
+            platform: "echo",
+            signature,
+            most_rows: None,
+            labels: Default::default(),
+            document: serde_json::Value::Null,
+            device: Device {
+                name: "cpu",
+                fallback: false,
+            },
+            load: Seconds(0.0),
+            tally: Arc::clone(&tally),
+            sequencer: Some(sequencer),
+            keeping: None,
+            runner: Runner::start(vec![echo], limits, clock, tally).unwrap(),
+            embedder: None,
+            classifier: None,
+        }
+    }
+
+    async fn ask(
+        model: &Model,
+        id: u64,
+        start: bool,
+        timeout: Option<Seconds>,
+    ) -> Result<(), Fault> {
+        let elements = Elements::Fp32(vec![1.0]);
+        let task = Task {
+            inputs: vec![Tensor::new(vec![1, 1], elements).unwrap()],
+            wanted: vec![0],
+            urgency: Urgency {
+                level: None,
+                timeout,
+            },
+        };
+        let sequence = Sequence {
+            id: Id::Number(id),
+            start,
+            end: false,
+        };
+        let sequencer = model.sequencer.as_ref().unwrap();
+        let mut count = model.tally.begin();
+        let outcome = sequencer.run(model, Some(sequence), task, &mut count).await;
+        outcome.map(|_| ())
+    }
+
+    #[tokio::test]
+    async fn a_turn_is_waited_for_as_long_and_by_as_many_as_the_line_says() {
+        let model = model(Seconds(3600.0));
+        let soon = Some(Seconds(0.01));
+        assert_eq!(ask(&model, 1, true, None).await, Ok(()));
+        let mut start: Pin<Box<dyn Future<Output = _>>> = Box::pin(ask(&model, 2, true, None));
+        assert!(start.as_mut().now_or_never().is_none());
+        let late = ask(&model, 2, false, soon).await.unwrap_err();
+        assert_eq!(late.kind, Kind::QueueTimeout);
+        let mut behind = Box::pin(ask(&model, 2, false, None));
+        assert!(behind.as_mut().now_or_never().is_none());
+        assert_eq!(model.runner.pending(), 2);
+        for (id, start) in [(2, false), (3, true)] {
+            let full = ask(&model, id, start, soon).await.unwrap_err();
+            assert_eq!(full.kind, Kind::Busy);
+            assert!(full.retry_after.is_some());
+        }
+        drop(start);
+        assert_eq!(behind.await.unwrap_err().kind, Kind::BadRequest);
+        assert_eq!(model.runner.pending(), 0);
+    }
 }

@@ -1,10 +1,12 @@
 //! Sequences: requests that belong together and the state that goes from one to the next.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
-use crate::statistics::stats;
+use crate::statistics::{metric, stats};
 use crate::support::models::{put_plus, put_sums};
-use crate::support::{Answer, Exchange, Worker, run_client, wire};
+use crate::support::{Answer, Exchange, Worker, run_client, until, wire};
 
 const SUMS: &str = "/v2/models/sums/infer";
 
@@ -20,6 +22,12 @@ fn add(worker: &Worker, x: f64, parameters: Value) -> Answer {
 fn sum(answer: &Answer) -> f64 {
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["outputs"][0]["data"][0].as_f64().unwrap()
+}
+
+/// How many requests wait for their run.
+fn pending(worker: &Worker) -> f64 {
+    let series = r#"nv_inference_pending_request_count{model="sums",version="1"}"#;
+    metric(&worker.metrics(), series)
 }
 
 fn begin(worker: &Worker, x: f64, parameters: Value) -> Exchange {
@@ -108,12 +116,11 @@ fn one_more_sequence_than_there_are_places_waits_for_one() {
         5.0,
         json!({"sequence_id": 2, "sequence_start": true}),
     );
+    until("it waits", || pending(&worker) == 1.0);
+    let behind = begin(&worker, 1.0, json!({"sequence_id": 2}));
+    until("the next waits behind it", || pending(&worker) == 2.0);
     assert_eq!(sum(&add(&worker, 1.0, json!({"sequence_id": 1}))), 2.0);
-    let refused = add(&worker, 1.0, json!({"sequence_id": 2}));
-    assert_eq!(
-        refused.status, 400,
-        "it began though there was no place: {refused:?}"
-    );
+    assert_eq!(pending(&worker), 2.0, "it began though there was no place");
     assert_eq!(
         sum(&add(
             &worker,
@@ -123,6 +130,108 @@ fn one_more_sequence_than_there_are_places_waits_for_one() {
         3.0
     );
     assert_eq!(sum(&waits.finish()), 5.0);
+    assert_eq!(sum(&behind.finish()), 6.0);
+}
+
+/// One place, taken by sequence 1.
+fn taken(models: &Path) -> Worker {
+    put_sums(
+        models,
+        "oldest { max_candidate_sequences: 1 } max_sequence_idle_microseconds: 60000000",
+    );
+    let worker = Worker::start(models);
+    let first = add(
+        &worker,
+        1.0,
+        json!({"sequence_id": 1, "sequence_start": true}),
+    );
+    assert_eq!(sum(&first), 1.0);
+    worker
+}
+
+fn make_room(worker: &Worker) {
+    let last = add(worker, 0.0, json!({"sequence_id": 1, "sequence_end": true}));
+    assert_eq!(sum(&last), 1.0);
+}
+
+#[test]
+fn those_behind_a_first_request_that_is_never_answered_are_told_that_nothing_began() {
+    let models = tempfile::tempdir().unwrap();
+    let worker = taken(models.path());
+    let start = begin(
+        &worker,
+        5.0,
+        json!({"sequence_id": 2, "sequence_start": true}),
+    );
+    until("it waits", || pending(&worker) == 1.0);
+    let behind = begin(&worker, 1.0, json!({"sequence_id": 2}));
+    until("the next waits behind it", || pending(&worker) == 2.0);
+    drop(start);
+    let behind = behind.finish();
+    assert_eq!(behind.status, 400, "{behind:?}");
+    assert!(behind.body.contains("no such sequence"), "{behind:?}");
+    make_room(&worker);
+}
+
+#[test]
+fn those_behind_the_last_request_are_told_that_it_was() {
+    let models = tempfile::tempdir().unwrap();
+    let worker = taken(models.path());
+    let line = [
+        json!({"sequence_id": 2, "sequence_start": true}),
+        json!({"sequence_id": 2, "sequence_end": true}),
+        json!({"sequence_id": 2}),
+    ];
+    let mut waiting = 0.0;
+    let line = line.map(|parameters| {
+        let exchange = begin(&worker, 5.0, parameters);
+        waiting += 1.0;
+        until("it waits", || pending(&worker) == waiting);
+        exchange
+    });
+    make_room(&worker);
+    let [start, end, late] = line.map(Exchange::finish);
+    assert_eq!((sum(&start), sum(&end)), (5.0, 10.0));
+    assert_eq!(late.status, 400, "{late:?}");
+    assert!(late.body.contains("no such sequence"), "{late:?}");
+}
+
+#[test]
+fn as_many_wait_for_their_turn_as_may_in_line() {
+    let models = tempfile::tempdir().unwrap();
+    let worker = taken(models.path());
+    let start = begin(
+        &worker,
+        5.0,
+        json!({"sequence_id": 2, "sequence_start": true}),
+    );
+    until("it waits", || pending(&worker) == 1.0);
+    let behind: Vec<Exchange> = (1..256)
+        .map(|_| begin(&worker, 1.0, json!({"sequence_id": 2})))
+        .collect();
+    until("they wait behind it", || pending(&worker) == 256.0);
+    let full = add(&worker, 1.0, json!({"sequence_id": 2}));
+    assert_eq!(full.status, 503, "{full:?}");
+    assert!(full.header("retry-after").is_some(), "{full:?}");
+    make_room(&worker);
+    assert_eq!(sum(&start.finish()), 5.0);
+    let mut sums: Vec<f64> = behind
+        .into_iter()
+        .map(|exchange| sum(&exchange.finish()))
+        .collect();
+    sums.sort_by(f64::total_cmp);
+    assert_eq!(sums, (6..=260).map(f64::from).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_streams_next_request_waits_behind_the_one_that_begins() {
+    let models = tempfile::tempdir().unwrap();
+    put_sums(
+        models.path(),
+        "oldest { max_candidate_sequences: 1 } max_sequence_idle_microseconds: 60000000",
+    );
+    let worker = Worker::start(models.path());
+    run_client("triton_grpc_sequences.py", &worker.grpc);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub fn count(stats: &Value, what: &str) -> u64 {
 }
 
 /// The number of a metric with these labels.
-fn metric(text: &str, series: &str) -> f64 {
+pub fn metric(text: &str, series: &str) -> f64 {
     let line = text
         .lines()
         .find(|line| line.starts_with(&format!("{series} ")));
@@ -109,6 +109,14 @@ fn every_ending_is_counted_once() {
     let misfit = r#"{"inputs":[{"name":"n","shape":[2],"datatype":"INT64","data":[1,2]}]}"#;
     assert_eq!(worker.post(SLOW, misfit).status, 400);
     assert_eq!(failures(&worker, "slow", "OTHER"), 1.0);
+
+    // What can't be read is no request of the model's.
+    let short = misfit.replace("[1,2]", "[1]");
+    let generate = "/v2/models/slow/generate";
+    for (path, body) in [(SLOW, "{"), (SLOW, &short), (generate, r#"{"n":"one"}"#)] {
+        let refused = worker.post(path, body);
+        assert_eq!(refused.status, 400, "{refused:?}");
+    }
 
     assert_eq!(running.finish().status, 200);
     let told = stats(&worker, "slow");

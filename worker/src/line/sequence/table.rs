@@ -1,7 +1,8 @@
 //! Which sequences are alive. Pure: `now` goes in, and whether there is room comes out.
 //!
-//! A sequence is alive from its first request to its last, or until it has been idle for too long. Beginning one anew
-//! replaces it; what still runs of the old one can change nothing of the new, since each has a number of its own.
+//! A sequence is known from when its first request comes, so that those behind it find it; it is alive once it has a
+//! place, and until its last request or until it has been idle for too long. Beginning one anew replaces it, on its
+//! place; what still runs of the old one can change nothing of the new, since each has a number of its own.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub enum Id {
     Text(String),
 }
 
-/// The sequences that are alive, each with a state.
+/// The sequences that are alive or wait for a place, each with a state.
 #[derive(Debug)]
 pub struct Table<S> {
     most: usize,
@@ -32,6 +33,8 @@ struct Alive<S> {
     /// Requests that wait or run.
     live: usize,
     last: Seconds,
+    /// Whether it is one of those of which only so many may be.
+    placed: bool,
 }
 
 impl<S: Clone> Table<S> {
@@ -45,24 +48,36 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    /// Begins a sequence and gives its number, or `None` when as many are alive as may.
-    pub fn begin(&mut self, id: &Id, state: S, now: Seconds) -> Option<u64> {
+    /// Makes a sequence known and gives its number; when it may run, [`Table::place`] says.
+    pub fn begin(&mut self, id: &Id, state: S, now: Seconds) -> u64 {
         self.expire(now);
-        if !self.alive.contains_key(id) && self.alive.len() >= self.most {
-            return None;
-        }
+        let placed = self.alive.get(id).is_some_and(|old| old.placed);
         self.begun += 1;
         let alive = Alive {
             state,
             number: self.begun,
             live: 1,
             last: now,
+            placed,
         };
         self.alive.insert(id.clone(), alive);
-        Some(self.begun)
+        self.begun
     }
 
-    /// The state and number of a sequence that goes on, if it is alive.
+    /// Whether a sequence has a place, which it gets when there is one. Who was replaced needs none: it only runs out.
+    pub fn place(&mut self, id: &Id, number: u64, now: Seconds) -> bool {
+        self.expire(now);
+        let placed = self.alive.values().filter(|alive| alive.placed).count();
+        match self.alive.get_mut(id) {
+            Some(alive) if alive.number == number => {
+                alive.placed |= placed < self.most;
+                alive.placed
+            }
+            _ => true,
+        }
+    }
+
+    /// The state and number of a sequence that goes on, if it is known.
     pub fn go_on(&mut self, id: &Id, now: Seconds) -> Option<(S, u64)> {
         self.expire(now);
         let alive = self.alive.get_mut(id)?;
@@ -110,11 +125,18 @@ mod tests {
     const A: Id = Id::Number(1);
     const B: Id = Id::Number(2);
 
+    /// Begins a sequence that gets its place at once.
+    fn placed(table: &mut Table<&'static str>, id: &Id, state: &'static str) -> u64 {
+        let number = table.begin(id, state, Seconds(0.0));
+        assert!(table.place(id, number, Seconds(0.0)));
+        number
+    }
+
     #[test]
     fn a_sequence_lives_from_its_first_request_to_its_last() {
         let mut table = table();
         assert!(table.go_on(&A, Seconds(0.0)).is_none());
-        let number = table.begin(&A, "a", Seconds(0.0)).unwrap();
+        let number = placed(&mut table, &A, "a");
         table.done(&A, number, false, Seconds(0.0));
         assert_eq!(table.go_on(&A, Seconds(0.5)), Some(("a", number)));
         table.done(&A, number, true, Seconds(0.5));
@@ -124,7 +146,7 @@ mod tests {
     #[test]
     fn the_idle_are_forgotten_and_those_that_run_are_not() {
         let mut table = table();
-        let number = table.begin(&A, "a", Seconds(0.0)).unwrap();
+        let number = placed(&mut table, &A, "a");
         assert_eq!(table.next_expiry(), None);
         assert!(table.go_on(&A, Seconds(9.0)).is_some());
         table.done(&A, number, false, Seconds(9.0));
@@ -136,19 +158,34 @@ mod tests {
     #[test]
     fn only_so_many_are_alive_and_a_place_comes_free() {
         let mut table = table();
-        let first = table.begin(&A, "a", Seconds(0.0)).unwrap();
-        table.begin(&B, "b", Seconds(0.0)).unwrap();
+        let first = placed(&mut table, &A, "a");
+        placed(&mut table, &B, "b");
         let third = Id::Text("c".into());
-        assert!(table.begin(&third, "c", Seconds(0.0)).is_none());
+        let number = table.begin(&third, "c", Seconds(0.0));
+        assert!(!table.place(&third, number, Seconds(0.0)));
+        assert_eq!(table.go_on(&third, Seconds(0.0)), Some(("c", number)));
         table.done(&A, first, true, Seconds(0.0));
-        assert!(table.begin(&third, "c", Seconds(0.0)).is_some());
+        assert!(table.place(&third, number, Seconds(0.0)));
+    }
+
+    #[test]
+    fn who_waits_for_a_place_lets_go_when_it_is_begun_anew() {
+        let mut table = table();
+        placed(&mut table, &A, "a");
+        placed(&mut table, &B, "b");
+        let third = Id::Text("c".into());
+        let old = table.begin(&third, "old", Seconds(0.0));
+        let new = table.begin(&third, "new", Seconds(0.0));
+        assert!(table.place(&third, old, Seconds(0.0)));
+        assert!(!table.place(&third, new, Seconds(0.0)));
     }
 
     #[test]
     fn one_that_begins_anew_is_left_alone_by_what_was_before() {
         let mut table = table();
-        let old = table.begin(&A, "old", Seconds(0.0)).unwrap();
-        let new = table.begin(&A, "new", Seconds(0.0)).unwrap();
+        let old = placed(&mut table, &A, "old");
+        placed(&mut table, &B, "b");
+        let new = placed(&mut table, &A, "new");
         table.done(&A, old, true, Seconds(0.0));
         assert_eq!(table.go_on(&A, Seconds(0.0)), Some(("new", new)));
     }
