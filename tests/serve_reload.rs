@@ -201,6 +201,48 @@ fn a_file_that_changes_is_taken_over_once_it_rests_and_so_is_one_on_sighup() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_the_file_is_refused_and_holds_up_nobody() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let file = proxy.folder().join("forebay.toml");
+    let text = proxy.configuration();
+    std::fs::remove_file(&file).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&file)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let answer = proxy.change("/api/reload", "");
+    assert_eq!(answer.status, 422);
+    assert!(
+        answer.text().contains("no regular file"),
+        "{}",
+        answer.text()
+    );
+    std::fs::remove_file(&file).unwrap();
+    proxy.reconfigure(&(text + "[limits]\nbody = \"1MiB\"\n"));
+    assert_eq!(proxy.api("/api/config")["limits"]["body"], "1MiB");
+}
+
+#[test]
+fn a_name_that_is_typed_no_more_is_gone_also_when_a_worker_once_told_it() {
+    let engine = Engine::start();
+    let proxy = Proxy::setup()
+        .queue("")
+        .worker_with("w", &engine, "# models = as it says")
+        .start();
+    assert_eq!(proxy.chat(&chat("hello")).status, 200);
+    let typed = "models = { small = \"m\" }";
+    let text = proxy.configuration();
+    proxy.reconfigure(&text.replace("# models = as it says", typed));
+    assert_eq!(proxy.chat(&chat("hello")).reason(), Some("model_not_found"));
+    let small = chat("hello").replace("\"m\"", "\"small\"");
+    assert_eq!(proxy.chat(&small).status, 200);
+}
+
+#[test]
 fn what_needs_a_restart_is_named_and_the_rest_is_taken_over() {
     let engine = Engine::start();
     let proxy = Proxy::before(&engine);

@@ -3,13 +3,14 @@
 //! An engine serves some of the built-in paths, and only its answers tell which: 404, 405 or 501. Each such answer marks
 //! the worker for that path and model. A mark is a preference, not a filter: a 404 may as well be the request's own
 //! fault, so when all who could answer are marked all of them are asked as before. It ends when the worker restarts
-//! (its generation) or after ten minutes, as an engine may have been taught meanwhile.
+//! (its generation) or after a minute, as an engine may have been taught
+//! meanwhile, or have had a model unloaded for a moment.
 
 use super::worker::Worker;
 use crate::units::{Seconds, WorkerId};
 
 /// How long a mark lasts.
-const LASTS: Seconds = Seconds(600.0);
+const LASTS: Seconds = Seconds(60.0);
 /// The most marks; the oldest gives way.
 const MOST: usize = 256;
 
@@ -87,9 +88,9 @@ mod tests {
         marks.mark(&worker, "/a", 1, Seconds(10.0));
         assert!(marks.has(&worker, "/a", 1));
         assert!(!marks.has(&worker, "/b", 1) && !marks.has(&worker, "/a", 2));
-        marks.expire(Seconds(609.0));
+        marks.expire(Seconds(69.0));
         assert!(marks.has(&worker, "/a", 1));
-        marks.expire(Seconds(610.0));
+        marks.expire(Seconds(70.0));
         assert!(marks.is_empty());
     }
 

@@ -292,8 +292,16 @@ impl Fleet {
             .map(|alias| alias.client.clone())
             .chain(adapters.map(|adapter| adapter.name.clone()));
         let remembered: Vec<_> = self.remembered.lock().names().cloned().collect();
+        // Where the operator types all names, one that is typed no more is gone.
+        let (may_return, gone) = if profiles.iter().any(|one| catalogue::is_open(&one.typed)) {
+            (remembered, Vec::new())
+        } else {
+            (Vec::new(), remembered)
+        };
         let room = state.least_room();
-        let catalogue = Catalogue::new(workers, typed, remembered.into_iter(), room);
+        let catalogue = Catalogue::new(workers, typed, may_return.into_iter(), room);
+        let gone = gone.iter().filter(|name| !catalogue.knows(name));
+        gone.for_each(|name| state.forget(name));
         catalogue.known().for_each(|name| state.know(name));
         self.catalogue.store(Arc::new(catalogue));
     }

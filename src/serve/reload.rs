@@ -31,6 +31,7 @@ use crate::config::{self, Plan, Problems, dump};
 use crate::kept;
 use crate::line::App;
 use crate::listener::Gate;
+use crate::stamp::Stamp;
 use desk::Order;
 pub(super) use desk::{Desk, Orders};
 use rest::Rest;
@@ -186,6 +187,14 @@ impl Reloader {
 
     /// What the file says now; or what is wrong with it.
     fn judged(&self, typed: &Plan) -> (Rest, Result<Judged, Vec<String>>) {
+        // Whoever opens a pipe may wait for ever.
+        if let Err(error) = Stamp::of(&self.file) {
+            let file = self.file.display();
+            return (
+                Rest::of(&typed.files),
+                Err(vec![format!("{file}: {error}")]),
+            );
+        }
         let (rest, loaded) = self.read(typed);
         let words = |problems: Problems| problems.iter().map(ToString::to_string).collect();
         let judged = loaded.map_err(words).and_then(|fresh| {
