@@ -166,6 +166,9 @@ fn p31_what_the_proxy_refuses_has_grpcs_shape() {
         (plain.header("grpc-status"), plain.reason()),
         (Some("12"), Some("unsupported_encoding"))
     );
+    let behind = [framed(&naming("m")), framed(&naming("n"))].concat();
+    let (answer, _) = client.call_for_trailers("POST", &target, &kind, &behind);
+    assert_eq!(answer.header("grpc-status"), Some("3"));
     assert!(worker.heard().is_empty());
     let http1 = proxy
         .connect()
