@@ -231,7 +231,7 @@ pub fn facts(
         Way::BuiltIn(BuiltIn::Inference(kind)) => inference(head, body, kind, offered),
         Way::BuiltIn(BuiltIn::KServeModel { model, .. }) => kserve(head, body, model),
         Way::BuiltIn(BuiltIn::Realtime) => realtime(head, offered),
-        Way::BuiltIn(BuiltIn::Grpc(_)) => grpc::facts(body),
+        Way::BuiltIn(BuiltIn::Grpc(_)) => grpc::facts(body, way.streams()),
         Way::BuiltIn(_) | Way::Route(_) => Ok(RequestFacts {
             upgrades: websocket::is_asked(head)?,
             ..raw(body)

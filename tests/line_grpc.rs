@@ -166,6 +166,9 @@ fn p31_what_the_proxy_refuses_has_grpcs_shape() {
         (plain.header("grpc-status"), plain.reason()),
         (Some("12"), Some("unsupported_encoding"))
     );
+    let behind = [framed(&naming("m")), framed(&naming("n"))].concat();
+    let (answer, _) = client.call_for_trailers("POST", &target, &kind, &behind);
+    assert_eq!(answer.header("grpc-status"), Some("3"));
     assert!(worker.heard().is_empty());
     let http1 = proxy
         .connect()
@@ -236,6 +239,45 @@ fn p31_a_stream_that_breaks_ends_with_a_status_and_no_message_is_sent_twice() {
     });
 }
 
+/// The status of a stream of these bytes.
+fn stream(proxy: &Proxy, bytes: &[u8]) -> u16 {
+    let mut client = H2Client::connect(proxy.address());
+    let kind = [("content-type", "application/grpc"), ("te", "trailers")];
+    let target = format!("{SERVICE}ModelStreamInfer");
+    let (answer, trailers) = client.call_for_trailers("POST", &target, &kind, bytes);
+    let behind = trailers.get("grpc-status");
+    let status = behind.map(|value| value.to_str().unwrap());
+    let status = status.or(answer.header("grpc-status")).expect("a status");
+    status.parse().unwrap()
+}
+
+#[test]
+fn p31_what_is_wrong_with_a_stream_is_told_its_client_and_held_against_no_worker() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker).section("[limits]\nbody = \"1KiB\"").start();
+    let first = framed(&naming("m"));
+    let packed = [&[1][..], &first[1..]].concat();
+    for (what, second, status, reason) in [
+        ("another model", framed(&naming("n")), 3, "bad_request"),
+        ("cut", first[..8].to_vec(), 3, "bad_request"),
+        ("compressed", packed, 12, "unsupported_encoding"),
+        ("too long", framed(&[0x1a; 2000]), 8, "body_too_large"),
+    ] {
+        let logged = proxy.log().len();
+        let told = stream(&proxy, &[&first[..], &second].concat());
+        assert_eq!(told, status, "{what}");
+        let line = &proxy.log_of(logged + 1)[logged];
+        assert_eq!(line["reason"], reason, "{what}");
+    }
+    assert_eq!(proxy.worker("w")["state"], "up");
+    assert_eq!(stream(&proxy, &first), 0);
+    expect_soon("its place is free", || {
+        proxy.metric("forebay_inflight", &[]) == 0.0
+    });
+    let lost = [("worker", "w"), ("outcome", "reset")];
+    assert_eq!(proxy.metric("forebay_attempts_total", &lost), 0.0);
+}
+
 #[test]
 fn p31_a_stream_stays_with_the_model_that_it_began_with() {
     let worker = GrpcWorker::start();
@@ -251,10 +293,7 @@ fn p31_a_stream_stays_with_the_model_that_it_began_with() {
     );
     assert_eq!(worker.heard()[0].messages.len(), 3);
     let mixed = [framed(&naming("m")), framed(&naming("n"))].concat();
-    let mut reading = client.open("POST", &target, &kind, &mixed);
-    if let Ok(reading) = &mut reading {
-        while let Some(Ok(_)) = client.piece(reading) {}
-    }
+    assert_eq!(stream(&proxy, &mixed), 3);
     expect_soon("it ended", || proxy.metric("forebay_inflight", &[]) == 0.0);
     let heard: Vec<u8> = worker
         .heard()

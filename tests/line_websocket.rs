@@ -10,6 +10,8 @@ mod support;
 
 use std::time::Duration;
 
+use forebay::clock::Clock;
+use forebay::units::Seconds;
 use support::engine::{Engine, knobs::Knobs};
 use support::expect_soon;
 use support::prompt::{CHAT, chat};
@@ -215,6 +217,37 @@ fn p31_a_stopping_proxy_says_goodbye_in_a_lull_and_waits_for_no_more() {
     socket.send(CLOSE, &1001_u16.to_be_bytes());
     assert_eq!(proxy.wait_exit(Duration::from_secs(10)).code(), Some(0));
     assert_eq!(proxy.log_of(1)[0]["reason"], "ok");
+}
+
+#[test]
+fn p13_a_tunnel_inside_a_frame_holds_nobody_up_and_is_closed_in_a_later_lull() {
+    let worker = EchoWorker::start();
+    let proxy = setup(&worker).start();
+    // So many that each thread of the proxy has one.
+    let mut stuck: Vec<_> = (0..16)
+        .map(|_| {
+            let mut socket = Socket::open(proxy.connect(), "/ws/x");
+            socket.send(TEXT, b"half");
+            assert_eq!(socket.bytes(2), [0x81, 4]);
+            socket.send_bytes(&[0x81]);
+            socket
+        })
+        .collect();
+    let mut lively = Socket::open(proxy.connect(), "/ws/x");
+    proxy.signal("TERM");
+    let clock = Clock::start();
+    while clock.now() < Seconds(2.0) {
+        lively.send(TEXT, b"x");
+        let (opcode, _) = lively.next().expect("it is heard");
+        if opcode == CLOSE {
+            break;
+        }
+    }
+    // The rest of an empty text, whose echo the worker sends into its own frame; then the close that it was told.
+    stuck[0].send_bytes(&[0x80, 1, 2, 3, 4]);
+    assert_eq!(stuck[0].bytes(3), [0x81, 0, 0x80 | CLOSE]);
+    drop((stuck, lively));
+    assert_eq!(proxy.wait_exit(Duration::from_secs(10)).code(), Some(0));
 }
 
 #[test]

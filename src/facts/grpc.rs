@@ -49,7 +49,7 @@ const fn call(path: &'static str, about: About) -> Call {
     Call { path, about }
 }
 
-const CALLS: [Call; 19] = [
+const CALLS: [Call; 20] = [
     call("/inference.GRPCInferenceService/ServerLive", About::Live),
     call("/inference.GRPCInferenceService/ServerReady", About::Ready),
     call(
@@ -101,6 +101,10 @@ const CALLS: [Call; 19] = [
     ),
     call(
         "/inference.GRPCInferenceService/CudaSharedMemoryRegister",
+        About::Refused,
+    ),
+    call(
+        "/inference.GRPCInferenceService/CudaSharedMemoryUnregister",
         About::Refused,
     ),
     call(
@@ -165,13 +169,13 @@ pub fn model_in_message(message: &[u8]) -> Result<Option<(String, Range<usize>)>
     let mut found = None;
     let mut at = 0;
     while at < message.len() {
-        let tag = varint(message, &mut at).ok_or_else(odd)?;
+        let (number, wire) = tag(message, &mut at).ok_or_else(odd)?;
         let start = at;
-        let value = skip(message, &mut at, tag & 7).ok_or_else(odd)?;
-        if tag >> 3 != 1 {
+        let value = skip(message, &mut at, wire).ok_or_else(odd)?;
+        if number != 1 {
             continue;
         }
-        if tag & 7 != 2 || found.is_some() {
+        if wire != 2 || found.is_some() {
             return Err(bad("the message names no model, or two").param("model"));
         }
         let name = std::str::from_utf8(&message[value]).map_err(|_| odd())?;
@@ -206,13 +210,22 @@ pub fn framed(message: &[&[u8]]) -> Option<Vec<u8>> {
 /// A message with its prefix, in which the name that stands there is written anew; nothing when it grows too long.
 #[must_use]
 pub fn renamed(message: &[u8], span: Range<usize>, name: &ModelName) -> Option<Vec<u8>> {
-    let message = message.get(PREFIX..)?;
+    let length = message_length(message).ok()??;
+    let message = message.get(PREFIX..length)?;
     let name = length_prefixed(name.as_str().as_bytes());
     framed(&[&message[..span.start], &name, &message[span.end..]])
 }
 
+/// A field's number and wire type. A tag is 32 bits wide and fields count from 1: some readers cut what is wider down to
+/// those bits, and so see another field.
+fn tag(message: &[u8], at: &mut usize) -> Option<(u32, u32)> {
+    let tag = u32::try_from(varint(message, at)?).ok()?;
+    let (number, wire) = (tag >> 3, tag & 7);
+    (number > 0).then_some((number, wire))
+}
+
 /// Steps over a value of this wire type; where its bytes stand.
-fn skip(message: &[u8], at: &mut usize, wire: u64) -> Option<Range<usize>> {
+fn skip(message: &[u8], at: &mut usize, wire: u32) -> Option<Range<usize>> {
     let length = match wire {
         0 => {
             let start = *at;
@@ -281,6 +294,9 @@ mod tests {
             &[0x0a, 1, 0xff],
             &[0x0b],
             &[0xff; 11],
+            // Field 2^29 + 1, which is field 1 to who keeps 32 bits of it; and field 0.
+            &[0x0a, 1, b'a', 0x8a, 0x80, 0x80, 0x80, 0x10, 1, b'b'],
+            &[0x0a, 1, b'a', 0x02, 1, b'b'],
             &[
                 0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
             ],
@@ -310,14 +326,28 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_behind_a_message_is_not_renamed_into_it() {
+        let message = [0, 0, 0, 0, 3, 0x0a, 1, b'm', 0x0a, 1, b'x'];
+        let real = ModelName::new("real");
+        assert_eq!(renamed(&message, 1..3, &real), framed(&[b"\x0a\x04real"]));
+        assert_eq!(renamed(&message[..7], 1..3, &real), None);
+    }
+
+    #[test]
     fn calls_are_told_by_their_whole_path() {
-        let about = |path| Call::of(path).map(|call| call.about);
+        let about = |path: &str| Call::of(path).map(|call| call.about);
         assert_eq!(
             about("/inference.GRPCInferenceService/ModelInfer"),
             Some(About::Model)
         );
         assert_eq!(about("/inference.GRPCInferenceService/modelinfer"), None);
         assert_eq!(about("/inference.GRPCInferenceService/"), None);
+        for memory in ["System", "Cuda"] {
+            for deed in ["Status", "Register", "Unregister"] {
+                let path = format!("{SERVICE}{memory}SharedMemory{deed}");
+                assert_eq!(about(&path), Some(About::Refused), "{path}");
+            }
+        }
         assert!(is_grpc(b"application/grpc") && is_grpc(b"application/grpc+proto"));
         assert!(!is_grpc(b"application/grpc-web") && !is_grpc(b"application/json"));
     }

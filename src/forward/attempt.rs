@@ -45,6 +45,8 @@ pub(super) struct Begin {
     pub judged: Judgement,
     /// Where it leads, when it opens a tunnel.
     pub ends: Option<Ends>,
+    /// The client's stream, which may still be on its way to the worker.
+    pub stream: Option<Messages>,
 }
 
 /// Why an attempt gave no answer.
@@ -55,6 +57,8 @@ pub(super) enum Failure {
     Loss(Loss),
     /// A timer fired.
     TimedOut(Fault),
+    /// The client's stream can't go on.
+    Spoilt(Fault),
     /// The adapter that it asks for could not be loaded, in words; it was not sent.
     Unloaded(String),
     /// This worker can't be sent such a request, in words.
@@ -78,7 +82,9 @@ impl Failure {
     /// What the client is told when this was the last of so many attempts.
     pub(super) fn told(self, worker: &str, attempts: u32) -> Fault {
         let cause = match self {
-            Failure::Unsendable(fault) | Failure::TimedOut(fault) => return fault,
+            Failure::Unsendable(fault) | Failure::TimedOut(fault) | Failure::Spoilt(fault) => {
+                return fault;
+            }
             Failure::Loss(loss) => loss.to_string(),
             Failure::Unloaded(why) | Failure::Unfit(why) => why,
         };
@@ -121,6 +127,8 @@ impl Forward {
                 Ok(Begun::new(begin, lease, errand.dialect()))
             }
             Err(failure) => {
+                let spoilt = errand.stream.and_then(Messages::fault);
+                let failure = spoilt.map_or(failure, Failure::Spoilt);
                 let judged = judge::failure(&failure);
                 exchange.attempt_ended(worker, judged.label);
                 lease.finish(judged.outcome);
@@ -192,6 +200,7 @@ impl Forward {
             deadlines,
             judged,
             ends,
+            stream: errand.stream.cloned(),
         })
     }
 

@@ -23,6 +23,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::attempt::Begin;
 use super::deadlines::Deadlines;
 use super::judge::Judgement;
+use super::messages::Messages;
 use super::relay::Broken;
 use super::tries::Repeating;
 use super::{Begun, headers, refusal};
@@ -30,7 +31,7 @@ use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decide::Outcome;
 use crate::facts::{Dialect, Usage, UsageScan};
-use crate::fault::{Fault, Kind};
+use crate::fault::{Blame, Fault, Kind};
 use crate::fleet::Lease;
 use crate::observe::Exchange;
 use crate::units::Seconds;
@@ -54,6 +55,8 @@ pub(super) struct Flow {
     /// The bytes so far end an event.
     at_border: bool,
     dialect: Dialect,
+    /// What the client still sends, where that is a stream.
+    stream: Option<Messages>,
     http2: bool,
     deadlines: Deadlines,
     alarm: Alarm,
@@ -100,6 +103,7 @@ impl Flow {
             deadlines,
             judged,
             ends: _,
+            stream,
         } = begin;
         let mut flow = Box::new(Flow {
             clock,
@@ -111,6 +115,7 @@ impl Flow {
             tellable: streamed && tellable(&head.headers, &body),
             at_border: true,
             dialect,
+            stream,
             http2,
             deadlines,
             alarm: Alarm::new(clock),
@@ -181,13 +186,14 @@ impl Flow {
                 self.complete();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Err(error))) => self.broke(
-                Fault::new(
-                    Kind::WorkerFailed,
-                    format!("the worker's answer broke off ({error})"),
-                ),
-                cx,
-            ),
+            Poll::Ready(Some(Err(error))) => {
+                let spoilt = self.stream.as_ref().and_then(Messages::fault);
+                let lost = || {
+                    let message = format!("the worker's answer broke off ({error})");
+                    Fault::new(Kind::WorkerFailed, message)
+                };
+                self.broke(spoilt.unwrap_or_else(lost), cx)
+            }
             Poll::Pending => {
                 let fault = ready!(self.poll_timers(cx));
                 self.broke(fault, cx)
@@ -286,6 +292,7 @@ impl Flow {
             Stage::Failing
         };
         let outcome = match fault.kind {
+            kind if kind.blame() == Blame::Client => Outcome::Gone,
             Kind::Deadline => Outcome::Gone,
             Kind::WorkerFailed => Outcome::Lost,
             _ => Outcome::Failed,

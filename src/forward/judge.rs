@@ -15,6 +15,7 @@
 //! | lost | `reset` | lost it, as one does that dies | yes |
 //! | no HTTP | `malformed` | failed | yes |
 //! | a timer of the worker's | its reason | failed | yes |
+//! | the client's own stream is at fault | its reason | – | no |
 //! | `timeouts.total`, `x-forebay-deadline` | `deadline` | – | no |
 //!
 //! Whether "yes" comes to pass is decided by `decide/retry.rs`.
@@ -96,6 +97,7 @@ pub(super) fn failure(failure: &Failure) -> Judgement {
             judged(fault.kind.label(), Outcome::Gone, Ending::Hopeless)
         }
         Failure::TimedOut(fault) => judged(fault.kind.label(), Outcome::Failed, Ending::Timeout),
+        Failure::Spoilt(fault) => judged(fault.kind.label(), Outcome::Gone, Ending::Hopeless),
         Failure::Unloaded(_) => judged("lora", Outcome::Unsent, Ending::Unloadable),
         Failure::Unfit(_) => judged("unfit", Outcome::Unsent, Ending::Unloadable),
         Failure::Unsendable(fault) => judged(fault.kind.label(), Outcome::Unsent, Ending::Hopeless),
@@ -168,6 +170,10 @@ mod tests {
         assert_eq!(
             of(timed(Kind::Deadline)),
             ("deadline", Outcome::Gone, Ending::Hopeless)
+        );
+        assert_eq!(
+            of(Failure::Spoilt(Fault::new(Kind::BodyTooLarge, ""))),
+            ("body_too_large", Outcome::Gone, Ending::Hopeless)
         );
     }
 }

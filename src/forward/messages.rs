@@ -6,6 +6,9 @@
 //!
 //! The stream can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
 //! clone, and all of them read the same stream.
+//!
+//! What is wrong with it ends the sending, and that looks like a worker that breaks off. So the fault is kept, and whoever
+//! meets such an end asks for it first: it is the client's to hear, and no worker's to be blamed for.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +40,8 @@ struct Stream {
     name: Option<ModelName>,
     /// Whether a worker was sent any of it.
     begun: bool,
+    /// Why it can't go on: nothing of it is sent any more.
+    fault: Option<Fault>,
 }
 
 impl Messages {
@@ -60,12 +65,18 @@ impl Messages {
             model: model.clone(),
             name: None,
             begun: false,
+            fault: None,
         })))
     }
 
     /// Whether a worker was sent any of it.
     pub(super) fn begun(&self) -> bool {
         self.0.lock().begun
+    }
+
+    /// What is wrong with it, if that ended it.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.0.lock().fault.clone()
     }
 
     /// The stream for a worker that calls the model so.
@@ -102,6 +113,30 @@ impl Stream {
             _ => Ok(Some(message)),
         }
     }
+
+    /// The next message, once it is there whole.
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        loop {
+            if let Some(message) = self.message()? {
+                self.begun = true;
+                return Poll::Ready(Ok(Some(message)));
+            }
+            if self.ended {
+                let is_whole = std::mem::take(&mut self.held).is_empty();
+                let cut = || Fault::new(Kind::BadRequest, "the stream ends inside a message");
+                return Poll::Ready(if is_whole { Ok(None) } else { Err(cut()) });
+            }
+            match ready!(Pin::new(&mut self.rest).poll_frame(cx)).transpose()? {
+                None => self.ended = true,
+                // Trailers of a request have no meaning here.
+                Some(frame) => {
+                    if let Ok(piece) = frame.into_data() {
+                        self.held.extend_from_slice(&piece);
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl Body for Messages {
@@ -113,25 +148,11 @@ impl Body for Messages {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let mut stream = self.0.lock();
-        loop {
-            if let Some(message) = stream.message().transpose() {
-                stream.begun = true;
-                return Poll::Ready(Some(message.map(Frame::data)));
-            }
-            if stream.ended {
-                let cut = Fault::new(Kind::BadRequest, "the stream ends inside a message");
-                let is_whole = std::mem::take(&mut stream.held).is_empty();
-                return Poll::Ready((!is_whole).then_some(Err(cut)));
-            }
-            match ready!(Pin::new(&mut stream.rest).poll_frame(cx)).transpose()? {
-                None => stream.ended = true,
-                // Trailers of a request have no meaning here.
-                Some(frame) => {
-                    if let Ok(piece) = frame.into_data() {
-                        stream.held.extend_from_slice(&piece);
-                    }
-                }
-            }
+        if let Some(fault) = &stream.fault {
+            return Poll::Ready(Some(Err(fault.clone())));
         }
+        let polled = ready!(stream.poll_message(cx));
+        stream.fault = polled.as_ref().err().cloned();
+        Poll::Ready(polled.map(|message| message.map(Frame::data)).transpose())
     }
 }

@@ -1,6 +1,7 @@
 //! One direction of a tunnel: bytes are read, written and flushed, and a piece at a time is in memory, so that a reader
 //! that is slow holds its writer up.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -58,6 +59,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
             }
             (self.read, self.written, self.flushed) = (length, 0, false);
         }
+        self.poll_pass(cx)
+    }
+
+    /// Passes on what is under way.
+    fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Gone>> {
         let sunk = |_: io::Error| Gone::Sink;
         while self.written < self.read {
             let rest = &self.piece[self.written..self.read];
@@ -78,17 +84,50 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
         self.written == self.read && self.frames.at_border() && !self.frames.closed()
     }
 
-    /// Writes a frame of ours.
-    pub(super) async fn put(&mut self, frame: &[u8]) -> io::Result<()> {
-        self.to.write_all(frame).await?;
-        self.to.flush().await?;
-        self.frames.passed(frame);
-        Ok(())
+    /// Writes a frame of ours, of a control frame's length. It stands where a piece would: given up half-way, it is still
+    /// under way, and nothing but its rest can follow.
+    pub(super) async fn put(&mut self, frame: &[u8]) -> Result<(), Gone> {
+        self.piece[..frame.len()].copy_from_slice(frame);
+        (self.read, self.written, self.flushed) = (frame.len(), 0, false);
+        poll_fn(|cx| self.poll_pass(cx)).await.map(drop)
     }
 
     /// Says that nothing more comes.
     pub(super) async fn shut(&mut self) {
         // Whoever is gone need not hear it.
         let _ = self.to.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::super::frames::{Code, close};
+    use super::*;
+
+    #[test]
+    fn a_frame_that_is_taken_in_part_gets_its_rest_and_no_other_behind_it() {
+        let (near, mut far) = duplex(5);
+        let mut pipe = Pipe::new(&b"later"[..], near);
+        let frame = close(Code::GoingAway, "the proxy is stopping", None);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pipe.may_close());
+        assert!(pin!(pipe.put(&frame)).poll(&mut cx).is_pending());
+        assert!(!pipe.may_close());
+        let mut taken: Vec<u8> = Vec::new();
+        while taken.len() < frame.len() {
+            let mut bytes = [0; 5];
+            let Poll::Ready(Ok(count)) = pin!(far.read(&mut bytes)).poll(&mut cx) else {
+                panic!("nothing came behind {taken:?}");
+            };
+            taken.extend(&bytes[..count]);
+            let _ = pipe.poll(&mut cx);
+        }
+        assert_eq!(taken[..frame.len()], frame);
+        assert!(pipe.frames.closed() && !pipe.may_close());
     }
 }

@@ -181,13 +181,14 @@ impl Tunnel {
 
     async fn pass(&mut self, pipes: &mut Pipes, stopping: impl Future<Output = ()>) -> End {
         let mut stopping = pin!(stopping);
-        let mut stops = false;
+        // Since when a silence counts in which a stopping process may close.
+        let mut lull = None;
         let mut alarm = Alarm::new(self.clock);
         let mut heard = self.clock.now();
         let mut closing = None;
         let mut bytes_in = 0;
         loop {
-            let due = self.due(heard, closing, stops);
+            let due = self.due(heard, closing, lull);
             let event = tokio::select! {
                 biased;
                 event = poll_fn(|cx| pipes.up.poll(cx)) => match event {
@@ -201,7 +202,7 @@ impl Tunnel {
                     Err(Gone::Sink) => Event::ClientGone,
                 },
                 kind = ring(&mut alarm, due) => Event::Due(kind),
-                () = &mut stopping, if !stops => Event::Stops,
+                () = &mut stopping, if lull.is_none() => Event::Stops,
             };
             let now = self.clock.now();
             match event {
@@ -217,8 +218,12 @@ impl Tunnel {
                         lease.heard(0, now);
                     }
                 }
-                Event::Stops => stops = true,
-                Event::Due(Kind::Overloaded) => pipes.farewell("the proxy is stopping").await,
+                Event::Stops => lull = Some(heard),
+                Event::Due(Kind::Overloaded) => {
+                    pipes.farewell("the proxy is stopping").await;
+                    // Where both ends are inside a frame, nothing was said: the next lull may do.
+                    lull = Some(self.clock.now());
+                }
                 Event::Due(_) | Event::ClientGone | Event::WorkerGone if pipes.closes() => {
                     return End::Closed;
                 }
@@ -237,14 +242,14 @@ impl Tunnel {
         &self,
         heard: Seconds,
         closing: Option<Seconds>,
-        stops: bool,
+        lull: Option<Seconds>,
     ) -> Option<(Seconds, Kind)> {
         if let Some(since) = closing {
             return Some((since + FAREWELL, Kind::Stalled));
         }
         let timer = self.deadlines.next(Some(heard), None);
         let timer = timer.map(|(due, kind, ..)| (due, kind));
-        let lull = stops.then_some((heard + LULL, Kind::Overloaded));
+        let lull = lull.map(|since| (since.max(heard) + LULL, Kind::Overloaded));
         match (timer, lull) {
             (Some(timer), Some(lull)) if timer.0 < lull.0 => Some(timer),
             (timer, lull) => lull.or(timer),
@@ -302,7 +307,7 @@ impl Pipes {
         self.tell_client(Code::GoingAway, why).await;
         if self.up.may_close() {
             let frame = frames::close(Code::GoingAway, why, Some(rand::random()));
-            // Who does not take it in time is cut.
+            // Who does not take it in time gets no other.
             let _ = timeout(FAREWELL.to_duration(), self.up.put(&frame)).await;
         }
     }

@@ -25,15 +25,18 @@ pub(super) fn readable(head: &Parts) -> Result<(), Fault> {
     Err(Fault::new(Kind::UnsupportedEncoding, message))
 }
 
-/// What the first message says; of a call that is no stream it is the only one.
+/// What the first message says. A call that is no stream has no other: what stood behind it would be passed on unread.
 ///
 /// # Errors
 /// `bad_request`, `unsupported_encoding`.
 #[expect(clippy::cast_precision_loss, reason = "a body is far below 2^52 bytes")]
-pub(super) fn facts(body: &[u8]) -> Result<RequestFacts, Fault> {
+pub(super) fn facts(body: &[u8], streams: bool) -> Result<RequestFacts, Fault> {
     let length = facts::message_length(body)?;
     let message = length.and_then(|length| body.get(PREFIX..length));
     let message = message.ok_or_else(|| bad("the call has no whole message"))?;
+    if !streams && body.len() > PREFIX + message.len() {
+        return Err(bad("the call goes on behind its message"));
+    }
     let Some((name, span)) = facts::model_in_message(message)? else {
         return Err(bad("the message names no model").param("model"));
     };

@@ -201,7 +201,7 @@ pub const TABLE: &[Row] = &[
         name: "forebay_attempts_total",
         kind: Kind::Counter,
         labels: &["worker", "outcome"],
-        help: "Sends to a worker, by how they ended: ok, busy, unsupported, 5xx, refused, connect_timeout, reset, malformed, lora (the adapter could not be loaded), the reason of a timer, client_gone.",
+        help: "Sends to a worker, by how they ended: ok, busy, unsupported, 5xx, refused, connect_timeout, reset, malformed, lora (the adapter could not be loaded), the reason of a timer or of a stream that was refused half-way, client_gone.",
     },
     Row {
         name: "forebay_retries_total",

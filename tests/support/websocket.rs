@@ -26,8 +26,8 @@ pub type Frame = (u8, Vec<u8>);
 
 /// A worker that says every frame again. It runs until the test ends.
 ///
-/// Three texts mean something else to it: `bye` closes as RFC 6455 has it, `die` closes without a word, `refuse` is what
-/// its path ends in when it answers 403.
+/// Four texts mean something else to it: `bye` closes as RFC 6455 has it, `die` closes without a word, `half` is answered
+/// by the head of a frame whose payload never comes, `refuse` is what its path ends in when it answers 403.
 pub struct EchoWorker {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -114,6 +114,7 @@ fn serve(stream: TcpStream, heads: &Mutex<Vec<String>>) -> std::io::Result<()> {
                 return read_frame(&mut read).map(drop);
             }
             (_, payload) if payload == b"die" => return Ok(()),
+            (_, payload) if payload == b"half" => write.write_all(&[0x80 | TEXT, 4])?,
             (opcode, payload) => write.write_all(&frame(opcode, &payload, false))?,
         }
     }
@@ -206,6 +207,16 @@ impl Socket {
     pub fn send(&mut self, opcode: u8, payload: &[u8]) -> &mut Self {
         self.client.send(&frame(opcode, payload, true));
         self
+    }
+
+    /// Sends bytes that are no whole frame.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.client.send(bytes);
+    }
+
+    /// The next so many bytes.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        self.client.take(count)
     }
 
     /// Sends a frame to a proxy that may have closed; says whether it was taken.

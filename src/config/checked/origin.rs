@@ -49,10 +49,23 @@ pub fn named(url: &str) -> Option<Origin> {
     Some(origin)
 }
 
-/// Where a worker speaks gRPC: another port of the same host, HTTP/2 in the clear however the URL begins.
+/// Where a worker speaks gRPC: another port of the same host, HTTP/2 in the clear. Who asks for TLS is told that there is
+/// none, as the worker's key goes that way.
 pub fn grpc(value: Value<'_>, worker: Option<&Origin>) -> Option<Origin> {
-    let elsewhere = |found: Origin| worker.is_some_and(|worker| worker.host != found.host);
-    if parse(&value.text()?).is_ok_and(elsewhere) {
+    let text = value.text()?;
+    let parsed = parse(&text).ok();
+    if parsed.as_ref().map(|found| found.protocol) == Some(Protocol::Https) {
+        let plain = text.replacen("https", "h2c", 1);
+        value.refuse_for(
+            "gRPC is spoken in the clear (h2c), and https:// asks for TLS",
+            format!("where nobody else hears the calls and the worker's key, write: grpc_url = \"{plain}\""),
+        );
+        return None;
+    }
+    if worker
+        .zip(parsed)
+        .is_some_and(|(worker, found)| worker.host != found.host)
+    {
         value.refuse("gRPC is looked for on the host of url, and this is another");
         return None;
     }
