@@ -3,8 +3,8 @@
 //! One worker of one place, so that everybody waits, for one of two models. Either no request suits a place better than
 //! another, or they are of a thousand sessions whose beginnings the worker's cache may have, so that looking ahead has
 //! something to find. A line of each length is filled and kept so long: each round one joins and one is served, and both
-//! are timed. Prints the medians of the rounds. What serving costs grows with the tenants that wait, all of which are
-//! looked at, and hardly with the requests.
+//! are timed. Prints the medians of the rounds. Serving looks at one tenant of each kind of request and
+//! at a few requests behind it, so what it costs grows with how far these lie apart in memory.
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
