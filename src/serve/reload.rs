@@ -8,7 +8,7 @@
 //! Some keys can't change in a running process: where it listens, where it keeps its state. They are named, the rest is
 //! taken over, and they wait for a restart or for `forebay serve --upgrade`. One thing is refused, because to go on
 //! with it would break a promise: zones are numbered by their order in the file, and requests under way hold those
-//! numbers, so a name must not get another's.
+//! numbers, so a name must not get another's, nor that of a zone which an earlier plan had (`zones.rs`).
 
 mod desk;
 mod rest;
