@@ -289,16 +289,16 @@ fn server(
 fn bootstrapped(plan: &Plan, successor: Option<&mut Successor>) -> Result<Server, StartError> {
     let mut options = Opt::default();
     let mut conf = conf(plan);
-    if let Some(successor) = successor {
+    if let Some(successor) = &successor {
         options.upgrade = true;
         conf.upgrade_sock = successor.sockets().display().to_string();
-        successor.is_ready()?;
-        // Pingora ends the process without a word if they don't come.
         tracing::info!("waiting for the sockets of the running proxy");
-        diagnostics::flush();
     }
     let mut server = Server::new_with_opt_and_conf(options, conf);
-    server.bootstrap();
+    match successor {
+        Some(successor) => successor.receive(|| server.bootstrap())?,
+        None => server.bootstrap(),
+    }
     Ok(server)
 }
 

@@ -8,8 +8,8 @@
 
 mod support;
 
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::net::UnixListener;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -171,6 +171,60 @@ fn a_successor_that_dies_on_the_way_leaves_the_pid_of_who_runs() {
     drop(line);
     expect_soon("it is written again", || proxy.serving_pid() == proxy.pid());
     assert_eq!(proxy.chat(&chat("here")).status, 200);
+}
+
+#[test]
+fn a_successor_whose_predecessor_dies_ends_and_says_why() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let successor = proxy.successor();
+    proxy.signal("KILL");
+    let status = successor.wait_exit(Duration::from_secs(20));
+    assert_eq!(status.code(), Some(1));
+    expect_soon("it says why", || {
+        successor
+            .stderr()
+            .contains("no proxy runs that could hand over")
+    });
+    assert!(!proxy.folder().join("state/upgrade.sock").exists());
+}
+
+#[test]
+fn a_successor_to_whom_no_sockets_come_ends_and_says_so() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let successor = proxy.successor();
+    let meeting = UnixStream::connect(proxy.folder().join("state/upgrade.sock")).unwrap();
+    writeln!(&meeting, "has {} {}", proxy.address(), proxy.admin()).unwrap();
+    let mut ready = String::new();
+    BufReader::new(&meeting).read_line(&mut ready).unwrap();
+    assert_eq!(ready, "ready\n");
+    drop(meeting);
+    let status = successor.wait_exit(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(1));
+    expect_soon("it says why", || {
+        successor.stderr().contains("has sent no sockets in 5 s")
+    });
+    assert_eq!(proxy.chat(&chat("here")).status, 200);
+}
+
+#[test]
+fn of_two_successors_the_second_is_refused_and_told_who_is_the_first() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let first = proxy.successor();
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["serve", "--upgrade", "--config"])
+        .arg(proxy.folder().join("forebay.toml"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!("another successor waits already (pid {})", first.pid());
+    assert!(told.contains(&expected), "{told}");
+    proxy.signal("QUIT");
+    expect_soon("the first serves", || proxy.serving_pid() == first.pid());
+    assert_eq!(first.chat(&chat("there")).status, 200);
 }
 
 #[test]

@@ -12,8 +12,10 @@
 //! ```
 //!
 //! Only then does the running process stop accepting, so at every moment somebody does, and whatever goes wrong before
-//! that leaves it as it was: the successor gives up, and the log of the running one says why. A listening socket that
-//! two processes have is one queue, so no connection is lost between them. Connections that are open are asked to close
+//! that leaves it as it was: the successor gives up, and the log of the running one says why. No successor waits without
+//! end for nothing: it gives up with exit status 1 when the process that it waits for has ended, and when the sockets
+//! don't come. One waits at a time: it holds `STATE/upgrade.pid` locked, with its number in it, and another is refused. A
+//! listening socket that two processes have is one queue, so no connection is lost between them. Connections that are open are asked to close
 //! with their next answer; what streams may go on for as long as `drain` says.
 //!
 //! The sockets travel by Pingora's own means, which open their socket to everybody: hence the folder of its own, which
@@ -22,12 +24,13 @@
 //!
 //! What clients spend of budgets while they drain is not told to the successor, which has read the accounts by then.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,18 +38,25 @@ use async_trait::async_trait;
 use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::Service;
 use tokio::net::UnixListener;
+use tokio::time::interval;
 
-use super::StartError;
 use super::signals::Signals;
+use super::{PID_FILE, StartError, diagnostics};
 use crate::line::App;
 
 /// Where a successor waits.
 const MEETING: &str = "upgrade.sock";
+/// Who waits there, in this file.
+const WAITING: &str = "upgrade.pid";
 /// Where the sockets travel.
 const FOLDER: &str = "upgrade";
 const SOCKETS: &str = "sockets";
 /// The longest that one of the two waits for the other's next line.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest that a successor waits for the sockets: less than Pingora, which ends the process after 6 s without a word.
+const SENDING: Duration = Duration::from_secs(5);
+/// Time between two looks whether the running process still lives.
+const PULSE: Duration = Duration::from_millis(500);
 /// Time between two looks whether the successor waits for the sockets.
 const LOOK: Duration = Duration::from_millis(5);
 /// The longest line that anybody says.
@@ -56,6 +66,8 @@ const LONGEST: u64 = 4 << 10;
 pub(super) struct Successor {
     line: Line,
     folder: PathBuf,
+    /// Held until it serves.
+    _only: File,
     /// Where the running process listens.
     pub inherited: Vec<SocketAddr>,
 }
@@ -102,26 +114,26 @@ impl Successor {
         let place = state.join(MEETING);
         let failed =
             |error: io::Error| StartError(format!("no hand-over at {}: {error}", place.display()));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(state)
-            .map_err(failed)?;
+        super::make_folder(state)?;
+        let only = only_one(state)?;
+        is_running(state)?;
         let met = signals.unless_stopped(async {
-            remove(&place)?;
-            let listener = UnixListener::bind(&place)?;
-            fs::set_permissions(&place, Permissions::from_mode(0o600))?;
+            remove(&place).map_err(failed)?;
+            let listener = UnixListener::bind(&place).map_err(failed)?;
+            fs::set_permissions(&place, Permissions::from_mode(0o600)).map_err(failed)?;
             tracing::warn!(
                 "waiting for the running proxy to get SIGQUIT: kill -QUIT $(cat {}/forebay.pid)",
                 state.display()
             );
-            let (stream, _) = listener.accept().await?;
-            stream.into_std()
+            tokio::select! {
+                met = listener.accept() => met.map_err(failed)?.0.into_std().map_err(failed),
+                lost = orphaned(state) => Err(lost),
+            }
         });
         let gone = remove(&place);
         let Some(stream) = met else { return Ok(None) };
         gone.map_err(failed)?;
-        let mut line = stream.and_then(Line::new).map_err(failed)?;
+        let mut line = Line::new(stream?).map_err(failed)?;
         let has = line.hear().map_err(failed)?;
         let inherited = has.strip_prefix("has ").unwrap_or_default();
         let inherited = inherited
@@ -131,6 +143,7 @@ impl Successor {
             inherited: inherited.collect(),
             folder: closed_folder(&state.join(FOLDER)).map_err(failed)?,
             line,
+            _only: only,
         }))
     }
 
@@ -139,10 +152,24 @@ impl Successor {
         self.folder.join(SOCKETS)
     }
 
-    /// Asks for the sockets; whoever called then waits for them there.
-    pub(super) fn is_ready(&mut self) -> Result<(), StartError> {
+    /// Asks for the sockets, and receives them by Pingora's means. When they don't come, the process ends with a word.
+    pub(super) fn receive(&mut self, receive: impl FnOnce()) -> Result<(), StartError> {
         let lost = |error| StartError(format!("the running proxy does not hand over: {error}"));
-        self.line.say("ready").map_err(lost)
+        self.line.say("ready").map_err(lost)?;
+        let (came, coming) = channel::<()>();
+        std::thread::spawn(move || {
+            if coming.recv_timeout(SENDING) == Err(RecvTimeoutError::Timeout) {
+                let patience = SENDING.as_secs();
+                tracing::error!(
+                    "the running proxy has sent no sockets in {patience} s: it has ended or hangs; if it has ended, start without --upgrade"
+                );
+                diagnostics::flush();
+                std::process::exit(1);
+            }
+        });
+        receive();
+        drop(came);
+        Ok(())
     }
 
     /// Tells the one before that it is needed no more.
@@ -230,6 +257,61 @@ impl Service for Keeper {
     fn listen_addresses(&self) -> Option<Vec<String>> {
         Some(Vec::new())
     }
+}
+
+/// Makes this process the only one that waits, for as long as it holds what is returned.
+fn only_one(state: &Path) -> Result<File, StartError> {
+    let path = state.join(WAITING);
+    let failed =
+        |error: io::Error| StartError(format!("{} can't be had: {error}", path.display()));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.mode(0o600).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+        Err(TryLockError::WouldBlock) => {
+            let first = io::read_to_string(file).map_err(failed)?;
+            return Err(StartError(format!(
+                "another successor waits already (pid {}); let it take over, or end it first",
+                first.trim()
+            )));
+        }
+    }
+    let own = format!("{}\n", std::process::id());
+    { file.set_len(0) }
+        .and_then(|()| file.write_all(own.as_bytes()))
+        .map_err(failed)?;
+    Ok(file)
+}
+
+/// Why nobody hands over any more, once that is so.
+async fn orphaned(state: &Path) -> StartError {
+    let mut looks = interval(PULSE);
+    loop {
+        looks.tick().await;
+        if let Err(why) = is_running(state) {
+            return why;
+        }
+    }
+}
+
+/// Whether the process lives that the state folder names; one that has ended and is not yet forgotten does not.
+fn is_running(state: &Path) -> Result<(), StartError> {
+    let file = state.join(PID_FILE);
+    let named = fs::read_to_string(&file).ok();
+    let pid = named.and_then(|text| text.trim().parse::<u32>().ok());
+    let is_gone = |pid| {
+        let program = fs::read_link(format!("/proc/{pid}/exe"));
+        program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    if pid.is_none_or(is_gone) {
+        return Err(StartError(format!(
+            "no proxy runs that could hand over: {} names none that lives; start without --upgrade",
+            file.display()
+        )));
+    }
+    Ok(())
 }
 
 /// An empty folder that only its owner may enter.
