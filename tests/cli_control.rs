@@ -147,6 +147,21 @@ fn a_request_that_nobody_sends_is_foreseen() {
         (&json["worker"], &json["model"]),
         (&"w".into(), &"m".into())
     );
+    let embeds = told(
+        &proxy,
+        &["why", "--dry-run", r#"{"model":"m","input":"canary"}"#],
+    );
+    assert!(
+        embeds.contains("\nas a POST to /v1/embeddings\n"),
+        "{embeds}"
+    );
+    let nameless = forebay(&proxy, &["why", "--dry-run", r#"{"inputs":[]}"#]);
+    assert_eq!(nameless.code, Some(2));
+    assert!(
+        nameless.err.contains("/v2/models/NAME/infer"),
+        "{}",
+        nameless.err
+    );
     let other = forebay(&proxy, &["why", "--dry-run", &body, "--path", "/nowhere"]);
     let refused = "it would be refused: 404 no_route: no [[route]]";
     assert!(other.out.starts_with(refused), "{}", other.out);

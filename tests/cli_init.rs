@@ -15,6 +15,7 @@ use serde_json::Value;
 use support::command::{self, Said};
 use support::engine::Engine;
 use support::engine::knobs::{Dialect, Health, Knobs, Loras};
+use support::grpc::GrpcWorker;
 use support::prompt::CHAT;
 use support::proxy::Proxy;
 use tempfile::TempDir;
@@ -242,6 +243,53 @@ fn a_url_without_a_scheme_is_taken_and_two_of_one_kind_get_names_of_their_own() 
         !said.out.contains("[worker.models]"),
         "one name needs no other: {}",
         said.out
+    );
+}
+
+/// An engine with gRPC one port above.
+fn with_grpc(dialect: Dialect, models: &[&str]) -> (Engine, GrpcWorker) {
+    loop {
+        let engine = engine(dialect, models);
+        if let Some(grpc) = GrpcWorker::at(engine.address().port() + 1) {
+            return (engine, grpc);
+        }
+    }
+}
+
+#[test]
+fn grpc_one_port_above_is_found_and_our_own_workers_are_called_by_their_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, ours_grpc) = with_grpc(Dialect::Forebay, &["nlp/tiny-bert"]);
+    let (triton, triton_grpc) = with_grpc(Dialect::Triton, &["fraud"]);
+    let bare = engine(Dialect::Forebay, &["a", "b"]);
+    let urls = [&ours, &triton, &bare].map(Engine::url);
+    let said = forebay(&folder, &["init", &urls[0], &urls[1], &urls[2]]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for line in [
+        "name = \"tiny-bert\"",
+        "name = \"triton\"",
+        "name = \"onnx\"",
+        &format!("grpc_url = \"{}\"", ours_grpc.url()),
+        &format!("grpc_url = \"{}\"", triton_grpc.url()),
+    ] {
+        assert!(
+            said.out.lines().any(|found| found == line),
+            "{line} is missing in\n{}",
+            said.out
+        );
+    }
+    assert_eq!(said.out.matches("grpc_url").count(), 2, "{}", said.out);
+    let typed = [
+        worker("without", &ours, ""),
+        worker("with", &bare, &format!("grpc_url = \"{}\"", triton.url())),
+    ];
+    let (code, workers) = live(&folder, &typed.concat());
+    assert_eq!(code, Some(0), "{workers}");
+    let notes = |place: usize| workers[place]["notes"].to_string();
+    assert!(notes(0).contains("it speaks gRPC at"), "{workers}");
+    assert!(
+        notes(1).contains("no gRPC of KServe answers there"),
+        "{workers}"
     );
 }
 

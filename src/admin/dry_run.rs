@@ -1,10 +1,12 @@
 //! `POST /api/dry-run?path=…`: what would become of a request now.
 //!
-//! The body is the request's own, the path where it would be sent. The answer:
+//! The body is the request's own, the path where it would be sent; without one it is the path where such bodies belong
+//! (`facts/shape.rs`), or that of chats. The answer:
 //!
 //! | key | what |
 //! |---|---|
 //! | `sentence` | all of it in a sentence |
+//! | `path` | where it would be sent |
 //! | `model` | what it asks for |
 //! | `worker` | who would have it, if somebody would now |
 //! | `waits_for` | else, if it would stand in line, what for |
@@ -13,23 +15,25 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::queue::waits_for;
 use super::requests::Candidate;
 use crate::decide::{Entry, Terms};
-use crate::facts::name_in_path;
+use crate::facts::{INFER, name_in_path, path_of};
 use crate::fault::Fault;
 use crate::observe::Observe;
 use crate::queue::{Fate, Foreseen};
 use crate::units::ModelName;
 
-/// Where a request is sent if nobody says.
+/// Where a request is sent if nobody says and its body does not tell.
 const USUAL_PATH: &str = "/v1/chat/completions";
 
 #[derive(Serialize)]
 struct Shown<'a> {
     sentence: String,
+    path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,24 +55,32 @@ struct Refused<'a> {
     message: &'a str,
 }
 
-/// The path that a query names.
-pub(super) fn path(query: &str) -> Result<String, &'static str> {
-    let mut path = USUAL_PATH.to_owned();
+/// The path that a query names, or else that of the body's shape.
+pub(super) fn path(query: &str, body: &Bytes) -> Result<String, &'static str> {
+    let mut named = None;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("path", value)) => path = name_in_path(value).into_owned(),
+            Some(("path", value)) => named = Some(name_in_path(value).into_owned()),
             _ => return Err("a query here is path=/v1/chat/completions"),
         }
     }
-    if path.starts_with('/') {
-        Ok(path)
-    } else {
-        Err("a path begins with /")
+    let belongs = || std::str::from_utf8(body).ok().and_then(path_of);
+    match named.or_else(|| belongs().map(str::to_owned)) {
+        None => Ok(USUAL_PATH.to_owned()),
+        Some(path) if path == INFER => {
+            Err("KServe's path names the model: say it, as path=/v2/models/NAME/infer")
+        }
+        Some(path) if path.starts_with('/') => Ok(path),
+        Some(_) => Err("a path begins with /"),
     }
 }
 
 /// As JSON, its workers by name.
-pub(super) fn to_json(foreseen: &Foreseen, observe: &Observe) -> sonic_rs::Result<String> {
+pub(super) fn to_json(
+    path: &str,
+    foreseen: &Foreseen,
+    observe: &Observe,
+) -> sonic_rs::Result<String> {
     let Foreseen {
         model,
         fate,
@@ -79,6 +91,7 @@ pub(super) fn to_json(foreseen: &Foreseen, observe: &Observe) -> sonic_rs::Resul
     let candidates = candidates.map(|entry| Candidate::of(entry, prompt.is_some(), observe));
     let mut shown = Shown {
         sentence: String::new(),
+        path,
         model: model.as_ref().map(ModelName::as_str),
         worker: None,
         waits_for: None,
@@ -87,17 +100,19 @@ pub(super) fn to_json(foreseen: &Foreseen, observe: &Observe) -> sonic_rs::Resul
         candidates: candidates.collect(),
         left_out: considered.left_out,
     };
-    match fate {
+    let fate = match fate {
         Fate::Sent(worker) => {
             let name = observe.worker_name(*worker);
             let told = name.as_deref().unwrap_or("a worker that is gone");
-            shown.sentence = sent(told, considered.entries.first());
+            let fate = sent(told, considered.entries.first());
             shown.worker = name;
+            fate
         }
         Fate::Waits(holds) => {
             let reason = waits_for(model.as_ref(), holds);
-            shown.sentence = format!("it would wait: {reason}");
+            let fate = format!("wait: {reason}");
             shown.waits_for = Some(reason);
+            fate
         }
         Fate::Refused(fault) => {
             let refused = refused(fault);
@@ -106,10 +121,11 @@ pub(super) fn to_json(foreseen: &Foreseen, observe: &Observe) -> sonic_rs::Resul
                 reason,
                 message,
             } = refused;
-            shown.sentence = format!("it would be refused: {status} {reason}: {message}");
             shown.refused = Some(refused);
+            format!("be refused: {status} {reason}: {message}")
         }
-    }
+    };
+    shown.sentence = format!("it would {fate}");
     sonic_rs::to_string(&shown)
 }
 
@@ -135,7 +151,7 @@ fn sent(name: &str, picked: Option<&Entry>) -> String {
         .map_or_else(String::new, |(term, span)| {
             format!(", {:.0} % of it {}", span / total * 100.0, in_words(term))
         });
-    format!("it would go to {name}: {total:.3} s expected{most}")
+    format!("go to {name}: {total:.3} s expected{most}")
 }
 
 /// What a term of a price stands for.
@@ -158,15 +174,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_named_or_the_usual_one() {
-        assert_eq!(path("").as_deref(), Ok(USUAL_PATH));
+    fn a_path_is_named_or_that_of_the_shape_or_the_usual_one() {
+        let path = |query, body: &'static str| path(query, &Bytes::from_static(body.as_bytes()));
+        assert_eq!(path("", "{").as_deref(), Ok(USUAL_PATH));
         assert_eq!(
-            path("path=%2Fv1%2Fembeddings").as_deref(),
+            path("", r#"{"input":"x"}"#).as_deref(),
             Ok("/v1/embeddings")
         );
+        assert_eq!(
+            path("path=%2Fv1%2Fresponses", r#"{"input":"x"}"#).as_deref(),
+            Ok("/v1/responses")
+        );
         for wrong in ["paht=/v1", "x", "path=", "path=v1", "path=http://desk/v1"] {
-            assert!(path(wrong).is_err(), "{wrong}");
+            assert!(path(wrong, "{}").is_err(), "{wrong}");
         }
+        let nameless = path("", r#"{"inputs":[]}"#).unwrap_err();
+        assert!(
+            nameless.contains("path=/v2/models/NAME/infer"),
+            "{nameless}"
+        );
     }
 
     #[test]

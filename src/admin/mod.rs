@@ -274,10 +274,10 @@ impl Admin {
     }
 
     fn foresee(&self, query: Option<&str>, body: &Bytes) -> Answer {
-        match dry_run::path(query.unwrap_or_default()) {
+        match dry_run::path(query.unwrap_or_default(), body) {
             Ok(path) => {
                 let foreseen = (self.sights.dry_run)(&path, body);
-                Answer::json(dry_run::to_json(&foreseen, &self.sights.observe))
+                Answer::json(dry_run::to_json(&path, &foreseen, &self.sights.observe))
             }
             Err(flaw) => Answer::refusal(StatusCode::BAD_REQUEST, "bad_request", flaw),
         }

@@ -312,7 +312,7 @@ pub(super) const ROUTES: [Route; 19] = [
     .wishing(&[wish(
         "path",
         WishKind::Path,
-        "Where it would be sent; /v1/chat/completions if nobody says.",
+        "Where it would be sent; if nobody says, where such bodies belong.",
     )]),
     reads(
         "/api/openapi.json",

@@ -70,7 +70,20 @@ fn tell(told: &Told, is_dry: bool) {
             complain("Refused: the plan before stays in force.");
         }
         "unchanged" => say("Nothing changes."),
-        _ if is_dry => say("This would be taken over."),
-        _ => say("Taken over."),
+        _ => say(told.outcome(is_dry)),
+    }
+}
+
+impl Told {
+    /// What becomes of what changes, but for what waits.
+    fn outcome(&self, is_dry: bool) -> &'static str {
+        let waits = |change: &Change| self.pending.contains(&change.key);
+        match (self.pending.is_empty(), is_dry) {
+            (false, _) if self.changes.iter().all(waits) => "Nothing else changes.",
+            (false, true) => "The rest would be taken over.",
+            (false, false) => "The rest is taken over.",
+            (true, true) => "This would be taken over.",
+            (true, false) => "Taken over.",
+        }
     }
 }

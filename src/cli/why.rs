@@ -49,14 +49,9 @@ pub struct Why {
     /// What would become of a request with this body now: JSON, @FILE, or - for standard input; nothing is sent
     #[arg(long, value_name = "BODY")]
     dry_run: Option<String>,
-    /// Where that would be sent
-    #[arg(
-        long,
-        value_name = "PATH",
-        requires = "dry_run",
-        default_value = "/v1/chat/completions"
-    )]
-    path: String,
+    /// Where that would be sent; if you don't say, where such bodies belong
+    #[arg(long, value_name = "PATH", requires = "dry_run")]
+    path: Option<String>,
 }
 
 /// A request: one that has ended, or one that still waits.
@@ -102,6 +97,7 @@ struct Choice {
 #[derive(Deserialize)]
 struct Foreseen {
     sentence: String,
+    path: String,
     candidates: Vec<Candidate>,
     left_out: usize,
 }
@@ -124,7 +120,7 @@ impl Why {
         };
         let done = self.control.find().and_then(|proxy| {
             if let Some(body) = body {
-                return foresee(&proxy, &self.path, body);
+                return foresee(&proxy, self.path.as_deref(), body);
             }
             let id = match self.id {
                 Some(id) => id,
@@ -161,11 +157,14 @@ fn body(typed: &str) -> Result<String, ExitCode> {
         .map_err(|error| wrong(format_args!("{typed} can't be read: {error}")))
 }
 
-fn foresee(proxy: &Running, path: &str, body: String) -> Result<(), ExitCode> {
-    let path = percent_encoded(path);
-    let answer = proxy.post(&format!("/api/dry-run?path={path}"), body)?;
+fn foresee(proxy: &Running, path: Option<&str>, body: String) -> Result<(), ExitCode> {
+    let path = path.map_or_else(String::new, |path| {
+        format!("?path={}", percent_encoded(path))
+    });
+    let answer = proxy.post(&format!("/api/dry-run{path}"), body)?;
     proxy.show(&answer, |foreseen: Foreseen| {
         say(plain(&foreseen.sentence));
+        say(plain(&format!("as a POST to {}", foreseen.path)));
         if !foreseen.candidates.is_empty() {
             say("");
             tell(&foreseen.candidates, foreseen.left_out);

@@ -13,6 +13,7 @@ pub mod nesting;
 mod openai;
 mod percent;
 mod prefix;
+mod shape;
 mod usage;
 
 use std::ops::Range;
@@ -28,6 +29,7 @@ pub use multipart::{Form, boundary, form};
 pub use openai::{Peek, Piece, peek};
 pub use percent::{model_in_query, name_in_path, percent_decoded, percent_encoded};
 pub use prefix::{MOST_BLOCKS, Prefix, Salt, prefix};
+pub use shape::{INFER, path_of};
 pub use usage::{Usage, UsageScan};
 
 use crate::units::{Length, ModelName, Seconds};

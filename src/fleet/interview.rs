@@ -3,8 +3,9 @@
 //!
 //! The questions are those of a worker that is watched (`probe.rs`, `discover.rs`), asked in the order in which they tell
 //! what is wrong: is somebody there, what is it, does it live, does it take our key, what does it serve, what bounds its
-//! work. None of them loads a model or runs one. Each has `probe.timeout`, so an interview ends, also with one that hangs.
+//! work, has it gRPC. None of them loads a model or runs one. Each has `probe.timeout`, so an interview ends, also with one that hangs.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use http::Method;
 use super::dialect::{self, report};
 use super::discover::Inquirer;
 use crate::clock::Clock;
-use crate::config::plan::{Engine, WorkerPlan};
+use crate::config;
+use crate::config::plan::{Engine, Origin, Protocol, WorkerPlan};
 use crate::decide::{State, Told};
 use crate::units::{ModelName, Seconds};
 use crate::upstream::{Addresses, Upstream};
@@ -35,6 +37,8 @@ pub struct Interview {
     pub adapters: Vec<ModelName>,
     /// What bounds its work, as far as it says.
     pub bounds: Told,
+    /// Where it speaks KServe's gRPC.
+    pub grpc: Option<Origin>,
 }
 
 /// Asks a worker. Names are looked up with these servers, the system's if there are none.
@@ -51,11 +55,20 @@ pub async fn interview(
     let inquirer = Inquirer::new(plan, upstream);
     let follow = async {
         addresses.follow(servers).await;
-        std::future::pending::<()>().await;
+        std::future::pending::<Infallible>().await
+    };
+    let asked = async {
+        let mut said = ask(plan, &inquirer).await?;
+        if let Some(origin) = grpc_origin(plan, &said) {
+            let upstream = Upstream::new(origin.clone(), addresses.clone(), clock);
+            let there = Inquirer::new(plan, Arc::new(upstream));
+            said.grpc = there.speaks_grpc().await.then_some(origin);
+        }
+        Ok(said)
     };
     tokio::select! {
-        told = ask(plan, &inquirer) => told,
-        () = follow => Err("its name can't be looked up".to_owned()),
+        told = asked => told,
+        never = follow => match never {},
     }
 }
 
@@ -82,7 +95,33 @@ async fn ask(plan: &WorkerPlan, inquirer: &Inquirer) -> Result<Interview, String
         models: listing.map(|listing| listing.bases().cloned().collect()),
         bounds: bounds.map_or_else(|_| Told::default(), |(told, _)| told),
         engine: found,
+        grpc: None,
     })
+}
+
+/// Where gRPC is looked for: where the plan says, else, of engines that have it, where they have it unless they are told
+/// otherwise, one port above HTTP.
+fn grpc_origin(plan: &WorkerPlan, said: &Interview) -> Option<Origin> {
+    if plan.grpc.is_some() {
+        return plan.grpc.clone();
+    }
+    let has_it = matches!(said.engine, Ok(Engine::Forebay | Engine::Triton));
+    let Origin {
+        protocol: Protocol::Http1,
+        host,
+        port,
+        ..
+    } = &plan.origin
+    else {
+        return None;
+    };
+    let port = port.checked_add(1).filter(|_| has_it)?;
+    let url = if host.contains(':') {
+        format!("h2c://[{host}]:{port}")
+    } else {
+        format!("h2c://{host}:{port}")
+    };
+    config::origin(&url)
 }
 
 /// In whose dialect it is asked on: what it was found to be, unless that only says what it is not.

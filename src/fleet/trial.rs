@@ -9,14 +9,12 @@ use bytes::Bytes;
 
 use crate::config::plan::{Engine, TestPlan, WorkerPlan};
 use crate::decide::{TEST_OUTPUT, Tests, Work};
-use crate::facts::{self, percent_encoded};
+use crate::facts::{self, INFER, path_of, percent_encoded};
 use crate::units::{Length, ModelName};
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
 const EMBEDDINGS: &str = "/v1/embeddings";
-/// As logs call it; the worker's name for the model takes the place of `*`.
-const INFER: &str = "/v2/models/*/infer";
 
 /// Words of one token, each with the space behind it …
 const BYTES_PER_WORD: f64 = 4.0;
@@ -26,7 +24,7 @@ const WORDS: [&str; 8] = ["the", "sun", "and", "sea", "are", "old", "for", "you"
 /// A test request, ready to be sent.
 #[derive(Debug, PartialEq)]
 pub(super) struct Trial {
-    /// The path's name.
+    /// The path's name, as logs call it: with `*` where a model's stands.
     pub path: &'static str,
     /// The path itself.
     pub target: String,
@@ -72,18 +70,6 @@ fn given(body: &str) -> Tests {
         prompt,
         streamed: generates && peek.stream,
     }
-}
-
-fn path_of(body: &str) -> Option<&'static str> {
-    let shapes = [
-        ("messages", CHAT),
-        ("prompt", COMPLETIONS),
-        ("input", EMBEDDINGS),
-        ("inputs", INFER),
-    ];
-    let has = |key| sonic_rs::get(body, &[key]).is_ok();
-    let found = shapes.into_iter().find(|(key, _)| has(*key));
-    found.map(|(_, path)| path)
 }
 
 impl Trial {

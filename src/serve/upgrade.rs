@@ -262,8 +262,7 @@ impl Service for Keeper {
 /// Makes this process the only one that waits, for as long as it holds what is returned.
 fn only_one(state: &Path) -> Result<File, StartError> {
     let path = state.join(WAITING);
-    let failed =
-        |error: io::Error| StartError(format!("{} can't be had: {error}", path.display()));
+    let failed = |error: io::Error| StartError(format!("{} can't be had: {error}", path.display()));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     let mut file = options.mode(0o600).open(&path).map_err(failed)?;

@@ -61,7 +61,12 @@ pub fn naming(model: &str) -> Vec<u8> {
 impl GrpcWorker {
     /// Listens.
     pub fn start() -> Self {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        GrpcWorker::at(0).unwrap()
+    }
+
+    /// Listens on this port, if nobody else does.
+    pub fn at(port: u16) -> Option<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
         listener.set_nonblocking(true).unwrap();
         let worker = GrpcWorker {
             address: listener.local_addr().unwrap(),
@@ -73,7 +78,7 @@ impl GrpcWorker {
             .build()
             .unwrap();
         std::thread::spawn(move || runtime.block_on(accept(listener, shared)));
-        worker
+        Some(worker)
     }
 
     /// Its address as the configuration says it.

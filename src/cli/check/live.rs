@@ -252,6 +252,17 @@ fn notes(plan: &WorkerPlan, said: &Interview) -> Vec<String> {
             "max_prompt_tokens = {typed}, and it takes {most:.0}"
         ));
     }
+    match (&plan.grpc, &said.grpc) {
+        (Some(typed), None) => found.push(format!(
+            "grpc_url names {}, and no gRPC of KServe answers there",
+            typed.authority
+        )),
+        (None, Some(there)) => found.push(format!(
+            "it speaks gRPC at {0}: with grpc_url = \"h2c://{0}\" it is sent calls",
+            there.authority
+        )),
+        _ => {}
+    }
     if said.models.as_ref().is_ok_and(Vec::is_empty) && plan.models.named().is_empty() {
         found.push("it lists no model: only a [[route]] leads there".to_owned());
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+use std::net::Ipv4Addr;
 
 use super::alike::{Alike, Listed, alike};
 use crate::cli::interviews::Told;
@@ -22,6 +23,8 @@ admin = \"127.0.0.1:7071\"       # status page, metrics, admin API
 
 /// Where comments of a line begin.
 const MARGIN: usize = 30;
+/// The longest beginning of a worker's name, which leaves room for a port.
+const LONGEST: usize = 48;
 /// The most models that a comment names.
 const NAMED: usize = 6;
 
@@ -68,21 +71,20 @@ impl fmt::Display for Draft<'_> {
 }
 
 impl Draft<'_> {
-    /// A name for each worker: its host's where that has one, else its engine's; its port makes it unique.
+    /// A name for each worker: what tells most of it, and where that is another's, its address behind it.
     fn names(&self) -> Vec<String> {
         let mut taken = BTreeSet::new();
         let mut names = Vec::new();
         for (told, origin) in self.told.iter().zip(&self.origins) {
-            let engine = told
-                .as_ref()
-                .ok()
-                .and_then(|said| said.engine.as_ref().ok());
-            let engine = engine.map_or("worker", |engine| engine.word());
-            let base = host_name(&origin.host).unwrap_or(engine);
-            let tries = [base.to_owned(), format!("{base}-{}", origin.port)];
-            let numbered = (2..).map(|number| format!("{base}-{}-{number}", origin.port));
-            let name = tries
-                .into_iter()
+            let base = base_name(told, origin);
+            let port = origin.port;
+            let tries = [
+                Some(base.clone()),
+                last_number(&origin.host).map(|last| format!("{base}-{last}")),
+                Some(format!("{base}-{port}")),
+            ];
+            let numbered = (2..).map(|number| format!("{base}-{port}-{number}"));
+            let name = { tries.into_iter().flatten() }
                 .chain(numbered)
                 .find(|name| taken.insert(name.clone()));
             names.push(name.unwrap_or_default());
@@ -112,6 +114,40 @@ impl Draft<'_> {
     }
 }
 
+/// Its host's name where that has one, else its engine's. Our own worker's engine tells nothing, so it is its model's.
+fn base_name(told: &Told, origin: &Origin) -> String {
+    if let Some(host) = host_name(&origin.host) {
+        return host.to_owned();
+    }
+    let said = told.as_ref().ok();
+    match said.map(|said| (&said.engine, said.models.as_deref())) {
+        Some((Ok(Engine::Forebay), Ok([model]))) => model_name(model.as_str()),
+        Some((Ok(Engine::Forebay), _)) => "onnx".to_owned(),
+        Some((Ok(engine), _)) => engine.word().to_owned(),
+        _ => "worker".to_owned(),
+    }
+}
+
+/// A model's name as a worker's may be written.
+fn model_name(model: &str) -> String {
+    let last = model.rsplit('/').next().unwrap_or_default();
+    let sound = |letter: char| {
+        let is_sound = letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        if is_sound { letter } else { '-' }
+    };
+    let name: String = last.chars().take(LONGEST).map(sound).collect();
+    if name.is_empty() {
+        return "onnx".to_owned();
+    }
+    name
+}
+
+/// By what the machines of a network are told apart: the last number of an address that is not this machine's.
+fn last_number(host: &str) -> Option<u8> {
+    let address: Ipv4Addr = host.parse().ok()?;
+    (!address.is_loopback()).then(|| address.octets()[3])
+}
+
 /// The first word of a host's name; an address and this machine have none.
 fn host_name(host: &str) -> Option<&str> {
     let is_address = host.contains(':')
@@ -123,7 +159,7 @@ fn host_name(host: &str) -> Option<&str> {
         .next()
         .filter(|_| !is_address && host != "localhost")?;
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    ((1..=48).contains(&first.len()) && first.bytes().all(sound)).then_some(first)
+    ((1..=LONGEST).contains(&first.len()) && first.bytes().all(sound)).then_some(first)
 }
 
 /// A shared name that one of the workers has for something else would hide that.
@@ -152,6 +188,9 @@ fn worker(f: &mut fmt::Formatter<'_>, said: &Interview, name: &str, url: &str) -
     match said.engine {
         Ok(engine) => writeln!(f, "engine = \"{}\"", engine.word())?,
         Err(_) => aside(f, "# engine = \"vllm\"", "asked again while it is served")?,
+    }
+    if let Some(grpc) = &said.grpc {
+        writeln!(f, "grpc_url = \"h2c://{}\"", grpc.authority)?;
     }
     if troubles
         .iter()

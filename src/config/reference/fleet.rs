@@ -448,7 +448,7 @@ pub(super) const FLEET: &[Row] = &[
         key: "worker.test",
         kind: TEST,
         unset: Unset::Is("\"auto\""),
-        purpose: "Requests that measure the worker while clients are silent: made up for its engine, none, or a body of your own. auto makes chats and embeddings of models that clients asked for within 5 minutes, and none for ollama, openai, generic and an engine that is not told. A body goes where its shape belongs: messages, prompt, input or inputs (KServe), with the worker's own name where it names a model.",
+        purpose: "Requests that measure the worker while clients are silent: made up for its engine, none, or a body of your own. auto makes chats and embeddings of models that clients asked for within 5 minutes, and none for ollama, openai, generic and an engine that is not told. A body goes where its shape belongs: messages, prompt, documents, input or inputs (KServe), with the worker's own name where it names a model.",
         example: "test = \"off\"",
         see: &["worker.speed"],
     },

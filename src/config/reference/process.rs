@@ -33,7 +33,7 @@ pub(super) const PROCESS: &[Row] = &[
         key: "workers_dir",
         kind: PATH,
         unset: Unset::Means("no such folder"),
-        purpose: "A folder in which each file NAME.toml is one more worker: the keys of a [[worker]], without the header. It is followed like this file: a file that comes is a worker that joins, and one that goes is a worker that drains.",
+        purpose: "A folder in which each file NAME.toml is one more worker: the keys of a [[worker]], without the header. It is followed like this file: a file that comes is a worker that joins, and one that goes is a worker that drains. A wrong one is named and refuses the reload whole, as a mistake in this file does: what was in force stays.",
         example: "workers_dir = \"workers.d\"",
         see: &["worker"],
     },

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes as Body;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::{CONTENT_TYPE, HOST, TE};
 use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::timeout;
 
 use super::adapters::Listing;
 use crate::config::plan::{Engine, Origin, WorkerPlan};
 use crate::decide::{LoraTold, Told};
+use crate::facts::{PREFIX, holds_message};
 use crate::fleet::dialect::detect::{Detection, TELLTALES};
 use crate::fleet::dialect::{self, lora, report};
 use crate::units::{Bytes, Seconds};
@@ -17,6 +18,9 @@ use crate::upstream::{Loss, Question, Reply, Upstream};
 
 /// A list of models is read this far.
 const MOST_READ: Bytes = Bytes(1 << 20);
+
+/// A call that costs nothing.
+const SERVER_LIVE: &str = "/inference.GRPCInferenceService/ServerLive";
 
 /// What is said of one that is longer, or broke off.
 const UNREAD: &str = "more than 1MiB, or cut";
@@ -101,6 +105,24 @@ impl Inquirer {
         };
         self.in_time(limit, self.upstream.ask(&question, self.limit))
             .await
+    }
+
+    /// Whether KServe's gRPC service is here.
+    pub(in crate::fleet) async fn speaks_grpc(&self) -> bool {
+        let mut headers = self.headers.clone();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        let question = Question {
+            method: Method::POST,
+            path: SERVER_LIVE,
+            headers: &headers,
+            body: Body::from_static(&[0; PREFIX]),
+            most: MOST_READ,
+        };
+        let asking = self.upstream.ask(&question, self.limit);
+        let reply = self.in_time(self.limit, asking).await.ok();
+        let message = reply.and_then(|reply| reply.body).unwrap_or_default();
+        matches!(holds_message(&message), Ok(true))
     }
 
     /// A bare connect: how long it took.
