@@ -178,7 +178,7 @@ fn whoever_leaves_pays_for_what_was_done_and_nobody_for_what_failed() {
 }
 
 #[test]
-fn what_is_used_survives_a_restart_and_a_kill_forgets_no_more_than_a_minute() {
+fn what_is_used_survives_a_restart_and_a_kill() {
     let worker = worker();
     let state = tempfile::tempdir().unwrap();
     let start = || {
@@ -194,12 +194,59 @@ fn what_is_used_survives_a_restart_and_a_kill_forgets_no_more_than_a_minute() {
     let kept = std::fs::read_to_string(state.path().join("budgets.json")).unwrap();
     assert!(!kept.contains("fb_"), "{kept}");
 
+    std::fs::remove_file(state.path().join("budgets.json")).unwrap();
     let proxy = start();
-    assert_eq!(used(&proxy, "app"), before);
+    assert_eq!(ask(&proxy, KEY, CHAT, &chat("x")).status, 200);
+    let nanos = |text: String| {
+        let document: Value = serde_json::from_str(&text).unwrap();
+        document["budgets"][0]["used"].as_u64().unwrap()
+    };
+    expect_soon("it is written, long before a minute", || {
+        let kept = std::fs::read_to_string(state.path().join("budgets.json"));
+        kept.is_ok_and(|text| nanos(text) > 100_000_000)
+    });
+    proxy.signal("KILL");
+    expect_soon("it is killed", || proxy.has_ended());
+    let proxy = start();
+    assert!(used(&proxy, "app") > 1.0 && before > 1.0);
     is_over_budget(&ask(&proxy, KEY, CHAT, &chat("x")));
     drop(proxy);
     std::fs::write(state.path().join("budgets.json"), "{").unwrap();
     let proxy = start();
     assert!(proxy.stderr().contains("budgets.json is ignored"));
     assert_eq!(ask(&proxy, KEY, CHAT, &chat("x")).status, 200);
+}
+
+#[test]
+fn what_is_spent_behind_a_hand_over_comes_into_the_successors_book() {
+    let worker = Engine::with(Knobs {
+        decode: 0.02,
+        ..Knobs::default()
+    });
+    let old = setup(&worker, &tenant("app", KEY, "budget = \"1h/day\"")).start();
+    let bearer = bearer(KEY);
+    let headers = [("authorization", bearer.as_str())];
+    let mut client = old.connect();
+    client.send(&request(
+        "POST",
+        CHAT,
+        &headers,
+        stream("x", 100).as_bytes(),
+    ));
+    let mut answer = client.head();
+    let new = old.successor();
+    old.signal("QUIT");
+    expect_soon("the successor serves", || {
+        old.serving_pid() == new.pid() && old.stderr().contains("handed over")
+    });
+    assert_eq!(used(&new, "app"), 0.0);
+    client.finish(&mut answer);
+    assert!(answer.complete);
+    expect_soon("it is charged by who runs now", || {
+        used(&new, "app") * 3_600.0 > 1.0
+    });
+    assert!(used(&new, "app") * 3_600.0 < 60.0, "and once");
+    let state = new.folder().join("state");
+    let left = format!("budgets.{}.json", old.pid());
+    assert!(!state.join(left).exists());
 }

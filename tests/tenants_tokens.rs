@@ -193,7 +193,7 @@ fn keys_of_the_issuer_are_taken_over_when_they_change_and_kept_while_they_are_wr
     let proxy = proxy(&worker, &path);
     let status = |issuer: &Issuer| sent(&proxy, &issuer.token(&claims("app"))).status;
     assert_eq!([status(&old), status(&new)], [200, 401]);
-    put("{\"keys\": []}");
+    put("{\"keys\": [{\"kty\": \"oct\", \"k\": \"c2VjcmV0\"}]}");
     let trouble = || proxy.api("/api/tenants")["jwks"]["trouble"].clone();
     expect_soon("the trouble is told", || trouble().is_string());
     assert_eq!([status(&old), status(&new)], [200, 401]);
@@ -201,4 +201,10 @@ fn keys_of_the_issuer_are_taken_over_when_they_change_and_kept_while_they_are_wr
     expect_soon("the new key is taken", || status(&new) == 200);
     assert_eq!(status(&old), 401);
     assert!(trouble().is_null());
+    put("{\"keys\": []}");
+    expect_soon("a set without keys is good for nobody", || {
+        status(&new) == 401
+    });
+    assert!(trouble().is_null());
+    assert!(proxy.stderr().contains("every token is refused"));
 }

@@ -1,10 +1,17 @@
 //! What tenants have used of their budgets: kept for the next process, and shown to the operator.
 //!
-//! `budgets.json` in the state folder is written every minute and at the end, so a process that is killed forgets at most
-//! a minute of spending. Entries are known again by tenant, period and what is counted; a budget that was raised or
+//! `budgets.json` in the state folder is written at the end, and within a second of what has changed, so a process that is
+//! killed forgets at most a second of spending, and what its open requests would have cost. It is not forced to the disk: a
+//! machine that loses power forgets more. Entries are known again by tenant, period and what is counted; a budget that was raised or
 //! lowered goes on from what is used. One of a period that is over says nothing. A file that can't be read is said and
 //! counts as empty: a proxy that refused to start for it would cost more than a day's budget.
+//!
+//! A process that hands over (`serve/upgrade.rs`) writes the file a last time and goes on spending while it drains. What
+//! that comes to it leaves at its end in a file of its own, `budgets.PID.json`, and whoever runs then adds it to its own
+//! accounts within a second. A file that is added is gone first: killed just then, a process forgets it, and charges
+//! nobody twice.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +28,12 @@ use crate::kept;
 use crate::units::Seconds;
 
 const FILE: &str = "budgets.json";
+/// What the file of a process that has handed over is called, around its number.
+const REST: (&str, &str) = ("budgets.", ".json");
 /// The shape of the file that is understood here.
 const VERSION: u32 = 1;
-/// Time between two writings.
-const PAUSE: Duration = Duration::from_secs(60);
+/// Time between two looks whether something has changed.
+const PAUSE: Duration = Duration::from_secs(1);
 /// What is counted where that is no money.
 const BUSY: &str = "busy";
 
@@ -35,7 +44,7 @@ struct Document {
     budgets: Vec<Entry>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     tenant: String,
@@ -46,6 +55,14 @@ struct Entry {
     begins: f64,
     /// In billionths.
     used: u64,
+}
+
+/// The file of accounts, as this process wrote it last.
+#[derive(Default)]
+pub(super) struct Book {
+    written: Vec<Entry>,
+    /// Another process writes it now.
+    is_handed: bool,
 }
 
 /// How everybody stands, for the operator.
@@ -131,23 +148,56 @@ impl Admission {
         }
     }
 
-    /// Writes what is used. What can't be written is said and no more.
+    /// Writes what is used, unless that is what was written last. What can't be written is said and no more.
     pub fn save(&self, state: &Path) {
-        let wall = clock::wall();
-        let mut budgets = Vec::new();
-        for tenant in &self.door().tenants {
-            for budget in tenant.purse.lock().at(wall) {
-                budgets.push(entry(&tenant.plan.name, budget));
+        self.write(state, &mut self.book.lock());
+    }
+
+    /// Writes it for the last time: another process takes over.
+    pub fn hand_over(&self, state: &Path) {
+        let mut book = self.book.lock();
+        self.write(state, &mut book);
+        book.is_handed = true;
+    }
+
+    /// No other process has taken over.
+    pub fn take_back(&self) {
+        self.book.lock().is_handed = false;
+    }
+
+    /// Leaves to whoever has taken over what was used since.
+    pub fn settle_up(&self, state: &Path) {
+        let book = self.book.lock();
+        let mut rest = self.entries();
+        for entry in &mut rest {
+            let mut before = book.written.iter();
+            if let Some(before) = before.find(|before| before.is_as(entry)) {
+                entry.used = entry.used.saturating_sub(before.used);
             }
         }
-        if budgets.is_empty() {
-            return;
+        rest.retain(|entry| entry.used > 0);
+        if !rest.is_empty() {
+            let (begin, end) = REST;
+            put(state, &format!("{begin}{}{end}", std::process::id()), rest);
         }
-        let version = VERSION;
-        let _alone = self.saving.lock();
-        if let Err(error) = kept::write(state, FILE, &Document { version, budgets }) {
-            tracing::warn!("{FILE} can't be written: {error}");
+    }
+
+    fn write(&self, state: &Path, book: &mut Book) {
+        let entries = self.entries();
+        if !book.is_handed && entries != book.written && put(state, FILE, entries.clone()) {
+            book.written = entries;
         }
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let wall = clock::wall();
+        let mut entries = Vec::new();
+        for tenant in &self.door().tenants {
+            for budget in tenant.purse.lock().at(wall) {
+                entries.push(entry(&tenant.plan.name, budget));
+            }
+        }
+        entries
     }
 
     /// Takes over what an earlier process has written.
@@ -156,30 +206,88 @@ impl Admission {
         if door.tenants.iter().all(|t| t.plan.budgets.is_empty()) {
             return;
         }
-        match kept::read::<Document>(state, FILE) {
-            Ok(None) => {}
-            Ok(Some(document)) if document.version == VERSION => self.take_over(&document.budgets),
-            Ok(Some(Document { version, .. })) => {
-                tracing::warn!("{FILE} is ignored, budgets begin anew: it is of version {version}");
-            }
-            Err(error) => tracing::warn!("{FILE} is ignored, budgets begin anew: {error}"),
+        self.take(state, FILE, Budget::recall);
+        self.collect(state);
+    }
+
+    /// Adds what processes have left that have handed over.
+    fn collect(&self, state: &Path) {
+        for name in left_behind(state) {
+            self.take(state, &name, Budget::carry);
         }
     }
 
-    fn take_over(&self, entries: &[Entry]) {
+    /// Takes over what a file says.
+    fn take(&self, state: &Path, name: &str, how: fn(&mut Budget, u64, Seconds, Seconds)) {
+        let read = kept::read::<Document>(state, name);
+        if name != FILE && fs::remove_file(state.join(name)).is_err() {
+            // It would be added again and again.
+            return;
+        }
+        let entries = match read {
+            Ok(None) => return,
+            Ok(Some(document)) if document.version == VERSION => document.budgets,
+            Ok(Some(Document { version, .. })) => {
+                tracing::warn!(
+                    "{name} is ignored, budgets go on without: it is of version {version}"
+                );
+                return;
+            }
+            Err(error) => {
+                tracing::warn!("{name} is ignored, budgets go on without: {error}");
+                return;
+            }
+        };
         let wall = clock::wall();
         for tenant in &self.door().tenants {
             for budget in tenant.purse.lock().at(wall) {
                 let name = &tenant.plan.name;
                 if let Some(entry) = entries.iter().find(|entry| entry.is_of(name, budget)) {
-                    budget.recall(entry.used, Seconds(entry.begins), wall);
+                    how(budget, entry.used, Seconds(entry.begins), wall);
                 }
             }
         }
     }
 }
 
+/// Writes these, and says whether it could.
+fn put(state: &Path, name: &str, budgets: Vec<Entry>) -> bool {
+    let version = VERSION;
+    let written = kept::write(state, name, &Document { version, budgets });
+    if let Err(error) = &written {
+        tracing::warn!("{name} can't be written: {error}");
+    }
+    written.is_ok()
+}
+
+/// The files of processes that have handed over and ended.
+fn left_behind(state: &Path) -> Vec<String> {
+    let names = |folder: fs::ReadDir| {
+        let entries = folder.filter_map(Result::ok);
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let is_left = |name: &String| {
+            let number = name
+                .strip_prefix(REST.0)
+                .and_then(|rest| rest.strip_suffix(REST.1));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        names.filter(is_left).collect()
+    };
+    fs::read_dir(state).map(names).unwrap_or_default()
+}
+
 impl Entry {
+    /// Whether another stands for the same budget in the same period.
+    fn is_as(&self, other: &Entry) -> bool {
+        Entry {
+            used: 0,
+            ..self.clone()
+        } == Entry {
+            used: 0,
+            ..other.clone()
+        }
+    }
+
     fn is_of(&self, tenant: &str, budget: &Budget) -> bool {
         let rule = budget.rule();
         self.tenant == tenant && self.every == rule.every.word() && self.counts == counted(rule)
@@ -211,7 +319,10 @@ pub async fn keep_accounts(admission: Arc<Admission>, state: Arc<Path>) {
         ticks.tick().await;
         let (admission, state) = (Arc::clone(&admission), Arc::clone(&state));
         // A disk may block; who waits for it here is nobody else.
-        let written = tokio::task::spawn_blocking(move || admission.save(&state));
+        let written = tokio::task::spawn_blocking(move || {
+            admission.collect(&state);
+            admission.save(&state);
+        });
         drop(written.await);
     }
 }

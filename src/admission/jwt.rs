@@ -89,7 +89,11 @@ impl Issuer {
     /// Takes the keys over that stand in the file now.
     pub(super) fn look(&self) {
         if self.file.look() {
-            self.keys.store(self.file.held());
+            let keys = self.file.held();
+            if keys.count() == 0 {
+                tracing::warn!("jwt.jwks has no key any more: every token is refused");
+            }
+            self.keys.store(keys);
         }
     }
 

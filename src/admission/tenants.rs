@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
+use super::accounts::Book;
 use super::jwt::{self, Issuer};
 use super::keys::{self, Ring};
 use super::pass::Pass;
@@ -32,7 +33,7 @@ pub struct Admission {
     /// Held by whoever makes another door.
     making: Mutex<()>,
     /// Held by whoever writes the file of accounts.
-    pub(super) saving: Mutex<()>,
+    pub(super) book: Mutex<Book>,
 }
 
 /// Who may come in, at one moment.
@@ -106,7 +107,7 @@ impl Admission {
             metrics: metrics.clone(),
             door: ArcSwap::default(),
             making: Mutex::default(),
-            saving: Mutex::default(),
+            book: Mutex::default(),
         };
         admission.replan(plan)?;
         Ok(admission)

@@ -244,6 +244,14 @@ impl Budget {
         }
     }
 
+    /// Adds what somebody else has used of it in a period, if that is the one of now.
+    pub fn carry(&mut self, used: u64, begins: Seconds, wall: Seconds) {
+        self.advance(wall);
+        if self.period.start == begins {
+            self.used = self.used.saturating_add(used);
+        }
+    }
+
     /// What is used of it, in billionths, and when its period began.
     #[must_use]
     pub fn used(&self) -> (u64, Seconds) {
@@ -520,5 +528,8 @@ mod tests {
         assert_eq!(budget.used(), (0, day));
         budget.recall(NANOS, day, NOON);
         assert_eq!(budget.stand().used_ratio, 0.5);
+        budget.carry(NANOS, day - Seconds(86_400.0), NOON);
+        budget.carry(NANOS / 2, day, NOON);
+        assert_eq!(budget.stand().used_ratio, 0.75);
     }
 }

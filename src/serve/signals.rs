@@ -134,10 +134,13 @@ impl Caught {
             }
         }
         cut(app, gate).await;
-        if farewell == Farewell::Stopped {
-            let state = &app.plan.load().state;
-            app.fleet.save_speeds(state);
-            app.admission.save(state);
+        let state = &app.plan.load().state;
+        match farewell {
+            Farewell::Stopped => {
+                app.fleet.save_speeds(state);
+                app.admission.save(state);
+            }
+            Farewell::HandedOver => app.admission.settle_up(state),
         }
         app.observe.flush();
         diagnostics::flush();

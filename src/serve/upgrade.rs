@@ -22,7 +22,7 @@
 //! only its owner may enter. Pingora's own order of things is not used: it shuts down whether the successor lives or
 //! not.
 //!
-//! What clients spend of budgets while they drain is not told to the successor, which has read the accounts by then.
+//! What clients spend of budgets while they drain is added to the successor's accounts at the end (`admission/accounts.rs`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -202,6 +202,7 @@ impl Sockets {
         let line = Line::new(stream).map_err(lost)?;
         let handed = self.hand_to(line, app);
         if handed.is_err() {
+            app.admission.take_back();
             // The successor may have left word that it is the one that runs.
             let told = super::keep_pid(&plan.state).and_then(|()| super::keep_address(&plan));
             told.map_err(|error| error.to_string())?;
@@ -214,7 +215,7 @@ impl Sockets {
         let lost = |error: io::Error| format!("the successor is gone: {error}");
         let fds = self.0.get().ok_or("nothing listens yet")?;
         app.fleet.save_speeds(&plan.state);
-        app.admission.save(&plan.state);
+        app.admission.hand_over(&plan.state);
         let listeners = plan.listen.http.iter().chain([&plan.listen.admin]);
         let listeners: Vec<_> = listeners.map(SocketAddr::to_string).collect();
         line.say(&format!("has {}", listeners.join(" ")))

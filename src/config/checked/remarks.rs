@@ -18,6 +18,9 @@ pub fn remarks(root: &Section<'_>, plan: &Plan) -> Vec<String> {
             "jwt: without a [[tenant]] nobody is asked for a key or a token, and all may in";
         remarks.push(remark.to_owned());
     }
+    if plan.jwt.as_ref().is_some_and(|jwt| jwt.keys.count() == 0) {
+        remarks.push("jwt: jwks holds no key, so every token is refused".to_owned());
+    }
     let queue = root.section("queue");
     if queue.given("age_up").is_some() {
         futile_age_up(plan, &mut remarks);

@@ -150,7 +150,7 @@ pub(super) const TENANTS: &[Row] = &[
         key: "jwt.jwks",
         kind: JWKS,
         unset: Unset::Required,
-        purpose: "The issuer's public keys, a JWK set (RFC 7517). It is looked at every second and taken over when it changes, as a key_file is; nothing is ever fetched. A key fixes its algorithm, whatever a token says.",
+        purpose: "The issuer's public keys, a JWK set (RFC 7517). It is looked at every second and taken over when it changes, as a key_file is; nothing is ever fetched. A key fixes its algorithm, whatever a token says. An empty set refuses every token; one without a key that can be used is a mistake, and the keys before stay in force.",
         example: "jwks = { file = \"jwks.json\" }",
         see: &["tenant.key_file"],
     },
