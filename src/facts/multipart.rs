@@ -4,7 +4,7 @@
 //! Sources: RFC 7578 (form-data), RFC 2046 §5.1.1 (delimiters), RFC 9110 §5.6.6 (parameters).
 //!
 //! Guaranteed: the model read here is the model the worker reads. Where readers of forms are known to differ, the form is
-//! refused: two parts of that name, a name in an extended notation (`name*`) or with escapes, a `model` that is a file or is coded for
+//! refused: two parts of that name, one that differs from it only in case (as in JSON), a name in an extended notation (`name*`) or with escapes, a `model` that is a file or is coded for
 //! transport, text in front of the first delimiter or behind the last, an end that is missing, a line break without its CR in a part's
 //! head. Parts of other names pass unread, and no part is copied.
 
@@ -122,13 +122,14 @@ fn read_part(form: &mut Form, body: &[u8], part: Range<usize>) -> Result<(), Fau
     let head = PartHead::read(head)?;
     let value = value..part.end;
     match head.name.as_deref() {
-        Some("model") if form.model.is_some() => {
-            let message = "the form has two `model` parts; send one, so that it has one reading";
-            Err(bad(message).param("model"))
-        }
-        Some("model") => {
+        Some("model") if form.model.is_none() => {
             form.model = Some((head.model(&body[value.clone()])?, value));
             Ok(())
+        }
+        Some(name) if name.eq_ignore_ascii_case("model") => {
+            let message = "the form has two `model` parts, or one in other letters; send one, in small letters, so that \
+                           it has one reading";
+            Err(bad(message).param("model"))
         }
         Some("stream") => {
             form.stream = matches!(&body[value], b"true" | b"True" | b"TRUE" | b"1");
@@ -337,6 +338,8 @@ mod tests {
         let forms = [
             body(&[(&model, "a"), (&model, "b")]),
             body(&[(&model, "a"), (&named("mo\\del"), "b")]),
+            body(&[(&model, "a"), (&named("Model"), "b")]),
+            body(&[(&named("MODEL"), "a")]),
             body(&[(
                 "content-disposition: form-data; name=\"model\"; filename=\"x\"",
                 "a",

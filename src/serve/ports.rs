@@ -32,7 +32,7 @@ fn probe_bind(address: SocketAddr) -> Result<SocketAddr, StartError> {
         Ok(bound) => Ok(bound.as_socket().unwrap_or(address)),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let port = address.port();
-            let holder = holder::of_port(port).map(|holder| format!(" by {holder}"));
+            let holder = holder::of(address).map(|holder| format!(" by {holder}"));
             Err(StartError(format!(
                 "port {port} is in use{} ({address}); stop who has it or change [listen]",
                 holder.unwrap_or_default()

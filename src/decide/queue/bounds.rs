@@ -5,11 +5,22 @@
 //! lowest first, and of a class from those who came last, who have the longest wait before them and have lost the least.
 //! Those are told that the line is full, as if they came now. Nobody has to leave when that would not make enough room.
 
-use super::{LineFull, Ticket, WaitingLine};
+use super::{LineFull, LineRules, Ticket, WaitingLine};
 use crate::decide::ask::Claim;
 use crate::units::Seconds;
 
 impl WaitingLine {
+    /// Other bounds from here on. What waits beyond them waits on, and nobody joins it until there is room again.
+    pub(in crate::decide) fn replan(&mut self, rules: LineRules) {
+        self.rules = rules;
+        self.lent = self.beyond();
+    }
+
+    /// Bytes that wait beyond the bound.
+    pub(super) fn beyond(&self) -> u64 {
+        self.bytes.saturating_sub(self.rules.bytes)
+    }
+
     /// Whether this one may wait, if need be instead of others.
     pub(in crate::decide) fn has_room(&self, newcomer: Claim) -> bool {
         if self.holds_beside(newcomer, 0, 0) {

@@ -1,10 +1,10 @@
 //! Requests that the same workers could serve, of one class.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use super::fairness::Had;
+use super::ranked::{Due, Ranked};
 use super::{Ticket, Waiter};
 use crate::decide::{Ask, Claim, Zones};
 use crate::units::{ModelName, WorkerId};
@@ -88,12 +88,9 @@ pub(super) struct Members {
 #[derive(Debug)]
 pub(super) struct Own {
     had: Had,
-    due: BTreeSet<Due>,
+    due: Ranked,
     arrived: BTreeSet<Ticket>,
 }
-
-/// When a client leaves, in microseconds, and who it is.
-pub(super) type Due = (u64, Ticket);
 
 /// The deadline of those that have none.
 const NEVER: u64 = u64::MAX;
@@ -102,7 +99,7 @@ impl Own {
     fn of(had: Had) -> Self {
         Own {
             had,
-            due: BTreeSet::new(),
+            due: Ranked::default(),
             arrived: BTreeSet::new(),
         }
     }
@@ -118,22 +115,21 @@ impl Own {
 
     /// Who is next: whose client leaves first, of those that say when; else who came first, or last.
     pub(super) fn next(&self, newest_first: bool) -> Option<Due> {
-        let first = self.due.first().copied()?;
+        let first = self.due.first()?;
         if newest_first && first.0 == NEVER {
-            return self.due.last().copied();
+            return self.due.last();
         }
         Some(first)
     }
 
     /// How many go before this one.
     pub(super) fn before(&self, own: Due, newest_first: bool) -> usize {
-        let after = (Bound::Excluded(own), Bound::Unbounded);
-        let behind = || self.due.range(after).count();
+        let before = self.due.before(own);
         if newest_first && own.0 == NEVER {
-            let hurried = self.due.range(..(NEVER, Ticket(0))).count();
-            return hurried + behind();
+            let hurried = self.due.before((NEVER, Ticket(0)));
+            return hurried + self.len().saturating_sub(1 + before);
         }
-        self.len().saturating_sub(1 + behind())
+        before
     }
 }
 
@@ -168,7 +164,7 @@ impl Members {
         let Claim { tenant, bytes, .. } = waiter.ask.claim;
         self.bytes -= bytes;
         if let Some(own) = self.tenants.get_mut(&tenant) {
-            own.due.remove(&(due(waiter), ticket));
+            own.due.remove((due(waiter), ticket));
             own.arrived.remove(&ticket);
             if own.arrived.is_empty() {
                 self.turns.remove(&(own.had, tenant));
@@ -200,7 +196,7 @@ impl Members {
         self.arrived.contains(&ticket)
             && own.is_some_and(|own| {
                 self.turns.contains(&(own.had, waiter.ask.claim.tenant))
-                    && own.due.contains(&(due(waiter), ticket))
+                    && own.due.has((due(waiter), ticket))
                     && own.arrived.contains(&ticket)
             })
     }
@@ -223,8 +219,7 @@ impl Members {
     /// Who of a tenant comes behind this one, in order, each with its deadline.
     pub(super) fn behind(&self, tenant: u32, from: Due) -> impl Iterator<Item = Due> {
         let own = self.tenants.get(&tenant).into_iter();
-        let after = (Bound::Excluded(from), Bound::Unbounded);
-        own.flat_map(move |own| own.due.range(after).copied())
+        own.flat_map(move |own| own.due.behind(from))
     }
 }
 

@@ -36,6 +36,7 @@ mod bounds;
 mod drain;
 mod fairness;
 mod lane;
+mod ranked;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,6 +139,8 @@ pub(super) struct WaitingLine {
     /// By class.
     accounts: BTreeMap<u8, Accounts>,
     bytes: u64,
+    /// Those beyond the bound that wait since it was lowered.
+    lent: u64,
     given: u64,
     /// Who had to leave for a newcomer of a higher class, and was not told yet.
     displaced: Vec<Ticket>,
@@ -182,6 +185,7 @@ impl WaitingLine {
     pub(super) fn leave(&mut self, ticket: Ticket, now: Seconds) -> Option<Turn> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes -= waiter.claim().bytes;
+        self.lent = self.lent.min(self.beyond());
         let lane = Lane::of(&waiter);
         self.drained(&lane.group(), now);
         let members = self.lanes.get_mut(&lane)?;
@@ -278,11 +282,6 @@ impl WaitingLine {
         Some(self.drains.get(&group)?.wait_for(position, now))
     }
 
-    /// Other bounds from here on. What waits beyond them waits on.
-    pub(super) fn replan(&mut self, rules: LineRules) {
-        self.rules = rules;
-    }
-
     /// A worker's bounds have changed: whom a prompt is too long for is found out anew.
     pub(super) fn rearrange(&mut self, barred: impl Fn(&Ask) -> Vec<WorkerId>) {
         self.lanes.clear();
@@ -368,7 +367,7 @@ impl WaitingLine {
             return Err(format!("{waiting} waiting, {in_lanes} in lanes"));
         }
         let bytes: u64 = self.waiters.values().map(|one| one.claim().bytes).sum();
-        if bytes != self.bytes || bytes > self.rules.bytes {
+        if bytes != self.bytes || self.beyond() > self.lent {
             return Err(format!("{bytes} bytes wait, {} counted", self.bytes));
         }
         let is_astray = |(ticket, waiter): &(&Ticket, &Waiter)| {

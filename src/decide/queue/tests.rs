@@ -317,3 +317,26 @@ fn the_line_is_shown_by_class() {
     assert_eq!((shown(0), shown(2)), ((1, 4.0, false), (1, 6.0, true)));
     assert_eq!(line.first(1), [first]);
 }
+
+#[test]
+fn a_bound_that_is_lowered_keeps_who_waits_and_lets_nobody_join_until_there_is_room() {
+    let mut line = WaitingLine::new(LineRules {
+        bytes: 50,
+        ..LineRules::default()
+    });
+    let waiting: Vec<_> = (0..5).map(|_| join(&mut line, of(0, 0), 0.0)).collect();
+    line.replan(LineRules {
+        bytes: 20,
+        ..LineRules::default()
+    });
+    assert_eq!(line.check(), Ok(()));
+    let newcomer = || waiter(of(0, 0), &[], 1.0);
+    for left in (1..5).rev() {
+        assert_eq!(line.join(newcomer()), Err(LineFull), "{left} have to leave");
+        line.leave(waiting[left], Seconds(1.0));
+        assert_eq!(line.check(), Ok(()));
+    }
+    assert!(line.join(newcomer()).is_ok());
+    assert_eq!(line.check(), Ok(()));
+    assert_eq!(line.join(newcomer()), Err(LineFull));
+}
