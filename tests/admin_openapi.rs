@@ -210,6 +210,8 @@ fn changes_and_refusals_are_as_the_document_says() {
         ("/api/workers/{name}/eject", r#"{"within": "1m"}"#, 200),
         ("/api/workers/{name}/speed", r#"{"speed": 4.0}"#, 200),
         ("/api/workers/{name}/speed", "", 400),
+        ("/api/workers/{name}/add", r#"{"url": "x://y"}"#, 422),
+        ("/api/workers/{name}/remove", "", 422),
         ("/api/workers/{name}/drain", &long, 413),
         ("/api/dry-run", r#"{"model":"m","messages":[]}"#, 200),
         ("/api/dry-run", r#"{"model":"n","messages":[]}"#, 200),

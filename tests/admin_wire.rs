@@ -41,6 +41,7 @@ fn admin(listen: SocketAddr) -> Admin {
         reloaded: Box::new(|| None),
         tenants: Box::new(forebay::admission::Accounts::default),
         change: Box::new(|_, _| false),
+        staff: Box::new(|_| Box::pin(std::future::pending())),
         dry_run: Box::new(|_, _| Foreseen::refused(Fault::new(Kind::NoRoute, "no path"))),
         fleet: Box::new(|| FleetView {
             workers: Vec::new(),

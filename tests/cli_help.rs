@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use support::command::{self, Said};
 
 /// Every verb; those of a verb behind it.
-const VERBS: [&[&str]; 16] = [
+const VERBS: [&[&str]; 18] = [
     &[],
     &["serve"],
     &["check"],
@@ -25,6 +25,8 @@ const VERBS: [&[&str]; 16] = [
     &["simulate"],
     &["workers"],
     &["workers", "list"],
+    &["workers", "add"],
+    &["workers", "remove"],
     &["workers", "drain"],
     &["workers", "resume"],
     &["workers", "speed"],

@@ -402,6 +402,85 @@ fn a_file_in_the_folder_of_workers_is_a_worker_for_as_long_as_it_is_there() {
     expect_soon("it leaves", || names(&proxy) == ["w"]);
 }
 
+/// What `forebay workers` says to this, and its code.
+fn workers(proxy: &Proxy, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .arg("workers")
+        .args(arguments)
+        .current_dir(proxy.folder())
+        .env_clear()
+        .env("FOREBAY_ADMIN_TOKEN", TOKEN)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_worker_is_added_by_hand_outlives_reloads_and_leaves_when_it_is_told_to() {
+    let engine = Engine::start();
+    let other = Engine::with(Knobs {
+        models: vec!["n".into()],
+        ..Knobs::default()
+    });
+    let proxy = Proxy::before(&engine);
+    let bare = other.address().to_string();
+    let (code, told) = workers(&proxy, &["add", &bare]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains(&format!("+ worker.worker: {}", other.url())),
+        "{told}"
+    );
+    let body = chat("hello").replace("\"m\"", "\"n\"");
+    expect_soon("what it serves is known", || {
+        proxy.chat(&body).status == 200
+    });
+    let text = proxy.configuration() + "[limits]\nbody = \"1MiB\"\n";
+    proxy.reconfigure(&text);
+    assert_eq!(names(&proxy), ["w", "worker"]);
+
+    let twin = workers(&proxy, &["add", &bare, "--name", "w"]);
+    assert_eq!(twin.0, Some(2), "{}", twin.1);
+    assert!(
+        twin.1.contains("added by hand:1:8: worker.name"),
+        "{}",
+        twin.1
+    );
+    proxy.reconfigure(&text.replace("1MiB", "2MiB"));
+    assert_eq!(
+        names(&proxy),
+        ["w", "worker"],
+        "what was refused holds up nobody"
+    );
+
+    let (code, told) = workers(&proxy, &["remove", "w"]);
+    assert!(code == Some(2) && told.contains("way out"), "{told}");
+    let (code, told) = workers(&proxy, &["remove", "worker"]);
+    assert!(
+        code == Some(0) && told.contains("- worker.worker: "),
+        "{told}"
+    );
+    expect_soon("it leaves", || names(&proxy) == ["w"]);
+    assert_eq!(workers(&proxy, &["add", "no url"]).0, Some(2));
+}
+
+#[test]
+fn a_worker_that_is_added_for_some_time_leaves_at_its_end() {
+    let [engine, other] = [(); 2].map(|()| Engine::start());
+    let proxy = Proxy::before(&engine);
+    let added = proxy.change(
+        "/api/workers/guest/add",
+        &format!(r#"{{"url":"{}","for":"1500ms"}}"#, other.url()),
+    );
+    assert_eq!(added.json()["result"], "ok", "{}", added.text());
+    expect_soon("its time is over", || {
+        proxy.api("/api/reload")["by"] == "time"
+    });
+    expect_soon("it is gone again", || names(&proxy) == ["w"]);
+    let log = proxy.stderr();
+    assert!(log.contains("added by hand"), "{log}");
+}
+
 #[test]
 fn the_log_level_is_set_while_it_runs_for_all_and_for_one_room() {
     let engine = Engine::start();

@@ -58,7 +58,7 @@ struct Bounded {
 /// The body of one that says nothing.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(super) struct Nothing {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -24,6 +24,7 @@ mod reload;
 mod requests;
 mod routes;
 mod search;
+mod staff;
 mod tenants;
 pub mod token;
 mod workers;
@@ -40,6 +41,7 @@ use http_body_util::Full;
 pub use log_level::SetLevel;
 pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
 pub use reload::{Reload, ReloadResult, Reloaded};
+pub use staff::{Staff, Staffing};
 pub use workers::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 
 use crate::admission::Accounts;
@@ -87,6 +89,8 @@ pub struct Sights {
     pub tenants: Box<dyn Fn() -> Accounts + Send + Sync>,
     /// Changes a worker.
     pub change: Box<Change>,
+    /// Adds or removes one.
+    pub staff: Box<Staff>,
     /// Foresees what would become of a request.
     pub dry_run: Box<DryRun>,
 }
@@ -199,6 +203,8 @@ impl Admin {
     ) -> Answer {
         match view {
             View::Change(verb) => self.change(shown, &Order { worker: name, verb }, body),
+            View::Add => self.staff(shown, Staffing::add(name, body)).await,
+            View::Remove => self.staff(shown, Staffing::remove(name, body)).await,
             View::Reload => self.reload(body).await,
             View::Log => self.set_level(shown, body),
             _ => self.foresee(head.uri.query(), body),
@@ -476,6 +482,7 @@ mod tests {
             reloaded: Box::new(|| None),
             tenants: Box::new(Accounts::default),
             change: Box::new(|name, _| name == "worker-<a>"),
+            staff: Box::new(|_| Box::pin(async { reloaded() })),
             dry_run: Box::new(|_, _| Foreseen::refused(Fault::new(Kind::NoRoute, "no path"))),
             fleet: Box::new(move || FleetView {
                 workers: vec![worker()],

@@ -66,7 +66,10 @@ fn operation(route: &Route) -> Value {
         operation.insert("parameters", Value::from(parameters));
     }
     if let Some(schema) = route.view.body() {
-        let needed = matches!(route.view, View::Change(Verb::Speed) | View::Log);
+        let needed = matches!(
+            route.view,
+            View::Change(Verb::Speed) | View::Add | View::Log
+        );
         let content = json!({(JSON): {"schema": (reference(schema))}});
         operation.insert(
             "requestBody",
@@ -102,10 +105,10 @@ fn refusal(route: &Route, status: u16) -> Value {
         (303, _) | (_, Shape::Text) => TEXT,
         _ => JSON,
     };
-    let schema = if kind == JSON {
-        reference("Error")
-    } else {
-        json!({"type": "string"})
+    let schema = match (kind, status) {
+        (JSON, 422) => reference("Reloaded"),
+        (JSON, _) => reference("Error"),
+        _ => json!({"type": "string"}),
     };
     json!({"description": (in_words(status)), "content": {kind: {"schema": schema}}})
 }

@@ -93,7 +93,8 @@ impl Admin {
     }
 }
 
-fn show(reloaded: &Reloaded) -> Answer {
+/// With 422 where the configuration was refused.
+pub(super) fn show(reloaded: &Reloaded) -> Answer {
     match (reloaded.result, sonic_rs::to_string(reloaded)) {
         (ReloadResult::Refused, Ok(text)) => {
             Answer::new(StatusCode::UNPROCESSABLE_ENTITY, JSON, text)

@@ -48,6 +48,8 @@ pub(super) enum View {
     OpenApi,
     DryRun,
     Change(Verb),
+    Add,
+    Remove,
 }
 
 /// One key of a query.
@@ -91,14 +93,14 @@ impl View {
     pub(super) const fn takes_post(self) -> bool {
         matches!(
             self,
-            View::Change(_) | View::DryRun | View::Reload | View::Log
+            View::Change(_) | View::Add | View::Remove | View::DryRun | View::Reload | View::Log
         )
     }
 
     /// The longest body, in bytes.
     pub(super) const fn longest_body(self) -> usize {
         match self {
-            View::Change(_) | View::Reload | View::Log => 4 << 10,
+            View::Change(_) | View::Add | View::Remove | View::Reload | View::Log => 4 << 10,
             View::DryRun => 4 << 20,
             _ => 0,
         }
@@ -109,7 +111,8 @@ impl View {
         match self {
             View::Change(Verb::Drain | Verb::Eject) => Some("Bounded"),
             View::Change(Verb::Speed) => Some("Speed"),
-            View::Change(Verb::Resume) => Some("Nothing"),
+            View::Change(Verb::Resume) | View::Remove => Some("Nothing"),
+            View::Add => Some("Newcomer"),
             View::DryRun => Some("Body"),
             View::Reload => Some("ReloadWish"),
             View::Log => Some("LogLevel"),
@@ -162,7 +165,7 @@ const fn wish(key: &'static str, kind: WishKind, purpose: &'static str) -> Wish 
 }
 
 /// All of them.
-pub(super) const ROUTES: [Route; 19] = [
+pub(super) const ROUTES: [Route; 21] = [
     reads(
         "/",
         View::Page,
@@ -222,6 +225,22 @@ pub(super) const ROUTES: [Route; 19] = [
         "speed",
         "How fast it is believed to be; what was learned of its speed is forgotten.",
     ),
+    reads(
+        "/api/workers/{name}/add",
+        View::Add,
+        "add",
+        "A worker of this name, until a restart or for some time; answered like a reload.",
+    )
+    .showing(Shape::Json("Reloaded"))
+    .refusing(&[400, 408, 413, 422]),
+    reads(
+        "/api/workers/{name}/remove",
+        View::Remove,
+        "remove",
+        "Lets a worker leave that was added; what it holds ends by itself. Answered like a reload.",
+    )
+    .showing(Shape::Json("Reloaded"))
+    .refusing(&[400, 408, 413, 422]),
     reads(
         "/api/queue",
         View::Queue,

@@ -19,8 +19,8 @@ use clap::Args;
 use super::control::failed;
 use super::terminal::{complain, say};
 use super::{WRONG, interviews};
-use crate::config::{self, Plan, Problems};
-use draft::{Draft, quoted};
+use crate::config::{self, Plan, Problems, quoted};
+use draft::Draft;
 
 /// Ask engines what they are and print a configuration for them
 #[derive(Args)]
@@ -41,7 +41,7 @@ impl Init {
     }
 
     fn print(self) -> Result<(), ExitCode> {
-        let urls = distinct(self.urls);
+        let urls = distinct(&self.urls);
         let plan = plan_of(&urls)?;
         let told = interviews::all(&plan)?;
         let silent: Vec<_> = { urls.iter().zip(&told) }
@@ -75,19 +75,21 @@ impl Init {
     }
 }
 
-/// Each once, `http://` where nobody says what is spoken.
-fn distinct(urls: Vec<String>) -> Vec<String> {
+/// With `http://` where nobody says what is spoken.
+pub fn whole(url: &str) -> String {
+    let url = url.trim_end_matches('/');
+    if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
+    }
+}
+
+/// Each once.
+fn distinct(urls: &[String]) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let whole = |url: String| {
-        let url = if url.contains("://") {
-            url
-        } else {
-            format!("http://{url}")
-        };
-        url.trim_end_matches('/').to_owned()
-    };
-    urls.into_iter()
-        .map(whole)
+    urls.iter()
+        .map(|url| whole(url))
         .filter(|url| seen.insert(url.clone()))
         .collect()
 }

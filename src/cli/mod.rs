@@ -10,6 +10,7 @@ mod init;
 mod interviews;
 mod key;
 mod manual;
+mod names;
 mod plan_file;
 mod reference;
 mod reload;

@@ -43,9 +43,23 @@ impl Reload {
 }
 
 fn ask(proxy: &Running, is_dry: bool) -> Result<ExitCode, ExitCode> {
-    let body = format!("{{\"dry_run\":{is_dry}}}");
+    order(
+        proxy,
+        "/api/reload",
+        format!("{{\"dry_run\":{is_dry}}}"),
+        is_dry,
+    )
+}
+
+/// Orders something that is answered like a reload, and prints what comes of it.
+pub fn order(
+    proxy: &Running,
+    path: &str,
+    body: String,
+    is_dry: bool,
+) -> Result<ExitCode, ExitCode> {
     let refusal = StatusCode::UNPROCESSABLE_ENTITY;
-    let answer = proxy.post_unless("/api/reload", body, refusal)?;
+    let answer = proxy.post_unless(path, body, refusal)?;
     let told: Told = read(&answer)?;
     proxy.show(&answer, |told: Told| tell(&told, is_dry))?;
     Ok(match &*told.result {

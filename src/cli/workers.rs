@@ -5,13 +5,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::control::{Control, Running, failed, read};
+use super::control::{Control, Running, failed, read, wrong};
+use super::init::whole;
+use super::names::{host_name, unique};
+use super::reload::order;
 use super::table::{Cell, Column, known, line, paragraph, titles};
 use super::terminal::{Colour, complain, plain, say};
 use crate::clock::Clock;
-use crate::config::quantity;
+use crate::config::{self, quantity};
 use crate::facts::percent_encoded;
 
 /// How often a worker is looked at that is waited for.
@@ -42,6 +45,13 @@ enum Verb {
     /// Show all of them
     #[command(after_help = "Example:\n  forebay workers list --json")]
     List,
+    Add(Add),
+    /// Let a worker that was added leave; what it holds ends by itself
+    #[command(after_help = "Example:\n  forebay workers remove h100")]
+    Remove {
+        /// Its name
+        name: String,
+    },
     Drain(Drain),
     /// Let a worker have requests again, whatever kept them from it other than its probes
     #[command(after_help = "Example:\n  forebay workers resume desk")]
@@ -58,6 +68,28 @@ enum Verb {
         #[arg(value_parser = speed)]
         speed: f64,
     },
+}
+
+/// Add a worker, until the proxy is started anew or for some time
+#[derive(Args)]
+#[command(after_help = "Example:\n  forebay workers add http://h100:8000 --for 8h")]
+struct Add {
+    /// Where its engine is, without /v1
+    url: String,
+    /// What it is called; by its host if you don't say
+    #[arg(long)]
+    name: Option<String>,
+    /// When it leaves again
+    #[arg(long = "for", value_name = "TIME")]
+    within: Option<String>,
+}
+
+/// What is told of a worker that is added.
+#[derive(Serialize)]
+struct Newcomer {
+    url: String,
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    within: Option<String>,
 }
 
 /// Give a worker no new requests; those it holds end by themselves
@@ -107,15 +139,23 @@ struct Overridden {
 impl Workers {
     /// Asks the proxy.
     pub fn run(self) -> ExitCode {
-        let done = self.control.find().and_then(|proxy| match self.verb {
-            None | Some(Verb::List) => list(&proxy),
-            Some(Verb::Drain(drain)) => drain.run(&proxy),
-            Some(Verb::Resume { name }) => change(&proxy, &name, "resume", String::new()),
-            Some(Verb::Speed { name, speed }) => {
-                change(&proxy, &name, "speed", format!("{{\"speed\":{speed}}}"))
-            }
+        let done = self.control.find().and_then(|proxy| {
+            let changed = match self.verb {
+                None | Some(Verb::List) => list(&proxy),
+                Some(Verb::Add(add)) => return add.run(&proxy),
+                Some(Verb::Remove { name }) => {
+                    let path = format!("/api/workers/{}/remove", percent_encoded(&name));
+                    return order(&proxy, &path, String::new(), false);
+                }
+                Some(Verb::Drain(drain)) => drain.run(&proxy),
+                Some(Verb::Resume { name }) => change(&proxy, &name, "resume", String::new()),
+                Some(Verb::Speed { name, speed }) => {
+                    change(&proxy, &name, "speed", format!("{{\"speed\":{speed}}}"))
+                }
+            };
+            changed.map(|()| ExitCode::SUCCESS)
         });
-        done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+        done.unwrap_or_else(|code| code)
     }
 }
 
@@ -171,6 +211,34 @@ fn tell(row: &Row) {
     if let Some(speed) = row.overridden.speed {
         say(paragraph(&format!("speed {speed} set by hand")));
     }
+}
+
+impl Add {
+    fn run(self, proxy: &Running) -> Result<ExitCode, ExitCode> {
+        let url = whole(&self.url);
+        let name = match self.name {
+            Some(name) => name,
+            None => name_for(&url, proxy)?,
+        };
+        let path = format!("/api/workers/{}/add", percent_encoded(&name));
+        let within = self.within;
+        let body = sonic_rs::to_string(&Newcomer { url, within });
+        let body = body.map_err(|error| failed(format_args!("This can't be sent: {error}")))?;
+        order(proxy, &path, body, false)
+    }
+}
+
+/// A name that no other worker has.
+fn name_for(url: &str, proxy: &Running) -> Result<String, ExitCode> {
+    let Some(origin) = config::origin(url) else {
+        return Err(wrong(
+            "This is no URL of an engine, as http://192.168.1.10:8000 is.",
+        ));
+    };
+    let fleet: Fleet = read(&proxy.get("/api/workers")?)?;
+    let mut taken = fleet.workers.into_iter().map(|row| row.name).collect();
+    let base = host_name(&origin.host).unwrap_or("worker");
+    Ok(unique(base, &origin, &mut taken))
 }
 
 impl Drain {

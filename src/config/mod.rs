@@ -34,8 +34,21 @@ pub use words::Choice;
 ///
 /// Everything that is wrong with it.
 pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
+    load_beside(path, env, &[])
+}
+
+/// The same with further workers beside it, each as the text of a file with its name, as those in `workers_dir` are.
+///
+/// # Errors
+///
+/// Everything that is wrong with the file or with one of them.
+pub fn load_beside(
+    path: &Path,
+    env: Env<'_>,
+    beside: &[(PathBuf, String)],
+) -> Result<Plan, Problems> {
     match fs::read(path).map(String::from_utf8) {
-        Ok(Ok(text)) => parse(&text, path, env),
+        Ok(Ok(text)) => parse_beside(&text, path, env, beside),
         Ok(Err(error)) => {
             let valid = error.utf8_error().valid_up_to();
             let line = error.as_bytes()[..valid]
@@ -63,12 +76,29 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
 ///
 /// Everything that is wrong with it.
 pub fn parse(text: &str, file: &Path, env: Env<'_>) -> Result<Plan, Problems> {
+    parse_beside(text, file, env, &[])
+}
+
+/// A text as TOML's basic string, with nothing in it that the configuration would replace.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", escaped.replace("${", "$${"))
+}
+
+fn parse_beside(
+    text: &str,
+    file: &Path,
+    env: Env<'_>,
+    beside: &[(PathBuf, String)],
+) -> Result<Plan, Problems> {
     let (reader, tree) = typed::Reader::open(text, file, env);
     let mut plan = None;
     let mut others = Vec::new();
     if !reader.is_beyond_reading() {
         let root = typed::Section::root(&reader, tree);
-        let texts = checked::worker_files(&root);
+        let mut texts = checked::worker_files(&root);
+        texts.extend_from_slice(beside);
         let opened = texts
             .iter()
             .map(|(path, text)| typed::Reader::open(text, path, env));

@@ -10,6 +10,7 @@
 //! with it would break a promise: zones are numbered by their order in the file, and requests under way hold those
 //! numbers, so a name must not get another's, nor that of a zone which an earlier plan had (`zones.rs`).
 
+mod added;
 mod desk;
 mod rest;
 
@@ -32,6 +33,8 @@ use crate::kept;
 use crate::line::App;
 use crate::listener::Gate;
 use crate::stamp::Stamp;
+use added::AddedWorkers;
+pub(super) use added::staff;
 use desk::Order;
 pub(super) use desk::{Desk, Orders};
 use rest::Rest;
@@ -63,6 +66,8 @@ pub(super) struct Reloader {
     /// The same of the one in force.
     typed: Mutex<Plan>,
     zones: Mutex<KnownZones>,
+    /// Workers beside those of the file.
+    added: AddedWorkers,
     last: Mutex<Option<Reloaded>>,
 }
 
@@ -92,6 +97,7 @@ impl Reloader {
             notifier: desks.notifier.clone(),
             first: typed.clone(),
             typed: Mutex::new(typed),
+            added: AddedWorkers::default(),
             last: Mutex::default(),
         };
         reloader.keep_plan();
@@ -116,7 +122,9 @@ impl Reloader {
         loop {
             let first = tokio::select! {
                 order = orders.next() => order,
-                _ = looks.tick() => {
+                _ = looks.tick() => if self.added.expire(self.app.clock.now()) {
+                    Some(Order { by: "time", told: None })
+                } else {
                     let (reloader, is_first) = (self.clone(), std::mem::take(&mut is_unsure));
                     let looked = off_path(move || {
                         let is_news = rest.look() || is_first && reloader.is_behind();
@@ -173,6 +181,7 @@ impl Reloader {
                 Err(problem) => refused(by, vec![problem]),
             },
         };
+        self.added.settle(reloaded.result != ReloadResult::Refused);
         drop(typed);
         if reloaded.result == ReloadResult::Ok {
             self.keep_plan();
@@ -221,13 +230,14 @@ impl Reloader {
                 typed.files.iter().cloned().chain(wrong).collect()
             }
         };
+        let load = || config::load_beside(&self.file, &self.env, &self.added.texts());
         let rest = Rest::of(&typed.files);
-        let loaded = config::load(&self.file, &self.env);
+        let loaded = load();
         let files: Vec<_> = made_of(&loaded);
         if rest.covers(&files) {
             return (rest, loaded);
         }
-        (Rest::of(&files), config::load(&self.file, &self.env))
+        (Rest::of(&files), load())
     }
 
     /// Takes a plan over, but for what needs a restart.

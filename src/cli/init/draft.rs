@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
-use std::net::Ipv4Addr;
 
 use super::alike::{Alike, Listed, alike};
 use crate::cli::interviews::Told;
-use crate::config::Choice as _;
+use crate::cli::names::{LONGEST, host_name, unique};
 use crate::config::plan::{Engine, Origin};
+use crate::config::{Choice as _, quoted};
 use crate::decide;
 use crate::fleet::Interview;
 use crate::units::ModelName;
@@ -23,8 +23,6 @@ admin = \"127.0.0.1:7071\"       # status page, metrics, admin API
 
 /// Where comments of a line begin.
 const MARGIN: usize = 30;
-/// The longest beginning of a worker's name, which leaves room for a port.
-const LONGEST: usize = 48;
 /// The most models that a comment names.
 const NAMED: usize = 6;
 
@@ -36,12 +34,6 @@ pub struct Draft<'a> {
     pub origins: Vec<&'a Origin>,
     /// What each said.
     pub told: &'a [Told],
-}
-
-/// A text as TOML's basic string, with nothing in it that the configuration would replace.
-pub fn quoted(text: &str) -> String {
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", escaped.replace("${", "$${"))
 }
 
 impl fmt::Display for Draft<'_> {
@@ -76,18 +68,7 @@ impl Draft<'_> {
         let mut taken = BTreeSet::new();
         let mut names = Vec::new();
         for (told, origin) in self.told.iter().zip(&self.origins) {
-            let base = base_name(told, origin);
-            let port = origin.port;
-            let tries = [
-                Some(base.clone()),
-                last_number(&origin.host).map(|last| format!("{base}-{last}")),
-                Some(format!("{base}-{port}")),
-            ];
-            let numbered = (2..).map(|number| format!("{base}-{port}-{number}"));
-            let name = { tries.into_iter().flatten() }
-                .chain(numbered)
-                .find(|name| taken.insert(name.clone()));
-            names.push(name.unwrap_or_default());
+            names.push(unique(&base_name(told, origin), origin, &mut taken));
         }
         names
     }
@@ -140,26 +121,6 @@ fn model_name(model: &str) -> String {
         return "onnx".to_owned();
     }
     name
-}
-
-/// By what the machines of a network are told apart: the last number of an address that is not this machine's.
-fn last_number(host: &str) -> Option<u8> {
-    let address: Ipv4Addr = host.parse().ok()?;
-    (!address.is_loopback()).then(|| address.octets()[3])
-}
-
-/// The first word of a host's name; an address and this machine have none.
-fn host_name(host: &str) -> Option<&str> {
-    let is_address = host.contains(':')
-        || host
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let first = host
-        .split('.')
-        .next()
-        .filter(|_| !is_address && host != "localhost")?;
-    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    ((1..=LONGEST).contains(&first.len()) && first.bytes().all(sound)).then_some(first)
 }
 
 /// A shared name that one of the workers has for something else would hide that.
