@@ -6,6 +6,7 @@
     reason = "a test that meets the unexpected should say so and stop"
 )]
 
+mod bench;
 mod cache;
 mod embeddings;
 mod grpc;
