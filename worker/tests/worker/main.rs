@@ -12,6 +12,8 @@ mod embeddings;
 mod grpc;
 mod kserve;
 mod library;
+#[cfg(target_arch = "x86_64")]
+mod perf_analyzer;
 mod process;
 mod ranking;
 mod repository;
