@@ -1,5 +1,5 @@
--- wrk -s post.lua URL -- BODY TYPE [LENGTH]: sends the file BODY, whose JSON ends at LENGTH if bytes follow it, and ends with
--- a line of JSON.
+-- wrk -s post.lua URL -- BODY TYPE [LENGTH]: sends the file BODY, whose JSON ends at LENGTH if bytes follow it, and ends
+-- with a line of JSON.
 init = function(arguments)
     local file = assert(io.open(arguments[1], "rb"))
     wrk.method, wrk.body = "POST", file:read("*a")
