@@ -1,5 +1,7 @@
 //! The command line, and the only reader of the environment.
 
+mod bench;
+
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,13 +35,35 @@ enum Verb {
         after_help = "Example:\n  forebay-worker serve --models ./models --http 127.0.0.1:7081 --threads 2"
     )]
     Serve(ServeArgs),
+    /// Measure how fast the models of a folder are on this machine, and what of that reaches a client
+    #[command(
+        after_help = "Example:\n  forebay-worker bench --models ./models minilm --concurrency-range 1,8,32"
+    )]
+    Bench(bench::BenchArgs),
+}
+
+/// What every verb that loads models takes.
+#[derive(Args)]
+struct ModelArgs {
+    /// Folder of models: NAME/1/model.onnx, with or without NAME/config.pbtxt and NAME/model.toml
+    #[arg(long, value_name = "DIR")]
+    models: PathBuf,
+    /// Threads that one request computes on [default: the cores this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// ONNX Runtime's shared library [default: FOREBAY_ONNXRUNTIME, then beside the binary, then target/onnxruntime/,
+    /// then the system's loader]
+    #[arg(long, value_name = "FILE")]
+    onnxruntime: Option<PathBuf>,
+    /// What computes; only "cpu" in this version
+    #[arg(long, default_value = "cpu", value_parser = device)]
+    device: Cpu,
 }
 
 #[derive(Args)]
 struct ServeArgs {
-    /// Folder of models: NAME/1/model.onnx, with or without NAME/config.pbtxt and NAME/model.toml
-    #[arg(long, value_name = "DIR")]
-    models: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Address to answer HTTP on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7081")]
     http: SocketAddr,
@@ -49,9 +73,6 @@ struct ServeArgs {
     /// Address to tell metrics on, at /metrics [default: 127.0.0.1, two ports above --http's: 7083]
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Threads that one request computes on [default: the cores this process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
     /// Who changes the models while it serves: nobody, the folder (added, changed and removed models are followed), or
     /// clients by /v2/repository/models/NAME/load and /unload; all are loaded at the start
     #[arg(long, value_name = "WHO", default_value = "explicit", value_parser = control)]
@@ -64,13 +85,6 @@ struct ServeArgs {
     /// 0 = keep none
     #[arg(long, value_name = "N", default_value = "67108864")]
     cache_bytes: usize,
-    /// ONNX Runtime's shared library [default: FOREBAY_ONNXRUNTIME, then beside the binary, then target/onnxruntime/,
-    /// then the system's loader]
-    #[arg(long, value_name = "FILE")]
-    onnxruntime: Option<PathBuf>,
-    /// What computes; only "cpu" in this version
-    #[arg(long, default_value = "cpu", value_parser = device)]
-    device: Cpu,
 }
 
 fn control(name: &str) -> Result<Control, &'static str> {
@@ -104,14 +118,22 @@ pub fn run() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let log = begin_log(variable("FOREBAY_LOG").and_then(|words| words.into_string().ok()));
+    let words = variable("FOREBAY_LOG").and_then(|words| words.into_string().ok());
+    let usual = match cli.verb {
+        Verb::Serve(_) => "info",
+        Verb::Bench(_) => "warn",
+    };
+    let log = begin_log(words.as_deref().unwrap_or(usual));
     std::panic::set_hook(Box::new(|panic| {
         // Where, not what: the message of a panic may quote the text that caused it.
         let place = panic.location().map(ToString::to_string);
         tracing::error!(place = place.as_deref().unwrap_or("unknown"), "a panic");
     }));
-    let Verb::Serve(args) = cli.verb;
-    match serve::run(settings(args), log) {
+    let ended = match cli.verb {
+        Verb::Serve(args) => serve::run(settings(args), log),
+        Verb::Bench(args) => args.run(log),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             complain(&stop.message);
@@ -124,8 +146,8 @@ pub fn run() -> ExitCode {
 type Filter = Box<dyn layer::Filter<Registry> + Send + Sync>;
 
 /// Begins to log to stderr, as these words in the form of `RUST_LOG` ask for.
-fn begin_log(words: Option<String>) -> Log {
-    let filter = EnvFilter::new(words.as_deref().unwrap_or("info"));
+fn begin_log(words: &str) -> Log {
+    let filter = EnvFilter::new(words);
     let most = filter.max_level_hint().and_then(LevelFilter::into_level);
     let silent = Levels {
         error: false,
@@ -145,27 +167,41 @@ fn begin_log(words: Option<String>) -> Log {
 }
 
 fn settings(args: ServeArgs) -> Settings {
-    let Cpu = args.device;
-    let named = args
-        .onnxruntime
-        .or_else(|| variable("FOREBAY_ONNXRUNTIME").map(PathBuf::from));
-    let binary = std::env::current_exe().ok();
-    let home = binary.and_then(|binary| Some(binary.parent()?.to_path_buf()));
-    let fetched = std::path::absolute("target/onnxruntime").ok();
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Settings {
-        models: args.models,
         http: args.http,
         grpc: args.grpc.unwrap_or_else(|| beside(args.http, 1)),
         metrics: args.metrics.unwrap_or_else(|| beside(args.http, 2)),
-        threads: args.threads.map_or_else(cores, usize::from),
         control: args.model_control,
         poll: Seconds(args.poll_seconds.into()),
         cache: args.cache_bytes,
-        library: Search {
-            named,
-            folders: home.into_iter().chain(fetched).collect(),
-        },
+        ..args.model.settings()
+    }
+}
+
+impl ModelArgs {
+    /// Settings of a worker that answers on free ports, changes no model and keeps no answer.
+    fn settings(self) -> Settings {
+        let Cpu = self.device;
+        let named = variable("FOREBAY_ONNXRUNTIME").map(PathBuf::from);
+        let binary = std::env::current_exe().ok();
+        let home = binary.and_then(|binary| Some(binary.parent()?.to_path_buf()));
+        let fetched = std::path::absolute("target/onnxruntime").ok();
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Settings {
+            models: self.models,
+            http: free,
+            grpc: free,
+            metrics: free,
+            threads: self.threads.map_or_else(cores, usize::from),
+            control: Control::None,
+            poll: Seconds(0.0),
+            cache: 0,
+            library: Search {
+                named: self.onnxruntime.or(named),
+                folders: home.into_iter().chain(fetched).collect(),
+            },
+        }
     }
 }
 

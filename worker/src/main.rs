@@ -6,6 +6,7 @@
 
 mod api;
 mod batch;
+mod bench;
 mod cache;
 mod cli;
 mod clock;

@@ -9,8 +9,8 @@
 //! client would be told of a failure that is none.
 
 mod keeper;
-mod load;
-mod warm_up;
+pub mod load;
+pub mod warm_up;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use axum::serve::ListenerExt;
 use signal_hook::low_level::exit;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -83,14 +84,16 @@ pub struct Stop {
 }
 
 impl Stop {
-    fn wrong(message: impl Into<String>) -> Stop {
+    /// What was asked for can't be.
+    pub fn wrong(message: impl Into<String>) -> Stop {
         Stop {
             exit: 2,
             message: message.into(),
         }
     }
 
-    fn failed(message: impl Into<String>) -> Stop {
+    /// What was asked for went wrong.
+    pub fn failed(message: impl Into<String>) -> Stop {
         Stop {
             exit: 1,
             message: message.into(),
@@ -110,12 +113,7 @@ pub fn run(settings: Settings, log: Log) -> Result<(), Stop> {
     // No folder is a problem that `prepare` tells of.
     let watch = Watch::begin(fingerprints(&settings.models).unwrap_or_default());
     let (found, loader) = load::prepare(&settings, clock)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        // Tokenising and pooling: more at once than cores would only make each slower.
-        .max_blocking_threads(settings.threads.max(2))
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    runtime(settings.threads)?.block_on(async {
         let (give, orders) = mpsc::unbounded_channel();
         let give = (settings.control == Control::Explicit).then_some(give);
         let app = Arc::new(App::new(settings.models.clone(), give, clock, log));
@@ -127,6 +125,15 @@ pub fn run(settings: Settings, log: Log) -> Result<(), Stop> {
         )
         .await
     })
+}
+
+/// What requests are answered on.
+pub fn runtime(threads: usize) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        // Tokenising and pooling: more at once than cores would only make each slower.
+        .max_blocking_threads(threads.max(2))
+        .enable_all()
+        .build()
 }
 
 /// Answers until told to stop, while models are kept.
@@ -241,7 +248,7 @@ async fn bind(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, SocketAddr
 }
 
 /// Only a delay of small answers is at stake if it fails.
-fn without_delay(stream: &mut TcpStream) {
+pub fn without_delay(stream: &mut TcpStream) {
     let _ = stream.set_nodelay(true);
 }
 

@@ -8,9 +8,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u8); 17] = [
-    ("main", 10),
-    ("cli", 9),
+const FLOORS: [(&str, u8); 18] = [
+    ("main", 11),
+    ("cli", 10),
+    ("bench", 9),
     ("serve", 8),
     ("api", 7),
     ("line", 6),

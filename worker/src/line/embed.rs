@@ -89,9 +89,15 @@ impl Embedder {
 
     /// Runs a batch of so many texts, for the engine to get warm by.
     pub fn warm(&self, engine: &mut dyn Engine, rows: usize) -> Result<(), String> {
-        let words = vec![self.reader.read("word")?; rows];
-        let outputs = engine.run(&self.inputs(&words), &[self.output]);
+        let (inputs, wanted) = self.example("word", rows)?;
+        let outputs = engine.run(&inputs, &[wanted]);
         outputs.map(drop).map_err(|fault| fault.message)
+    }
+
+    /// What the engine is fed for so many of this text, and which of its outputs is wanted.
+    pub fn example(&self, text: &str, rows: usize) -> Result<(Vec<Tensor>, usize), String> {
+        let texts = vec![self.reader.read(text)?; rows];
+        Ok((self.inputs(&texts), self.output))
     }
 
     /// Whether vectors are scaled to length 1.

@@ -194,7 +194,12 @@ impl Loader {
         })
     }
 
-    fn engine(&self, plan: &ModelPlan, graph: Option<&PathBuf>) -> Result<Box<dyn Engine>, String> {
+    /// One instance of a model.
+    pub fn engine(
+        &self,
+        plan: &ModelPlan,
+        graph: Option<&PathBuf>,
+    ) -> Result<Box<dyn Engine>, String> {
         let config = &plan.config;
         let share = (self.threads / config.instances).max(1);
         let threads = config.threads.unwrap_or(share);

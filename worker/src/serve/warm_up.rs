@@ -4,6 +4,7 @@
 //! can't answer what its owner wrote down would fail its first client otherwise. They are not counted as requests;
 //! Triton 2.51 does count them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -13,6 +14,9 @@ use crate::engine::Engine;
 use crate::line::Embedder;
 use crate::repository::{Filling, ModelPlan, SequencePlan, State, Warmup, With};
 use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec, volume};
+
+/// The sizes of inputs that take any, by their names, without the rows.
+pub type Sizes = BTreeMap<String, Vec<usize>>;
 
 /// Runs a model's warm-ups on one of its instances.
 pub fn warm_up(
@@ -31,7 +35,9 @@ pub fn warm_up(
     for &rows in &plan.warmup {
         let warmed = match embedder {
             Some(embedder) => embedder.warm(engine, rows),
-            None => zeros(engine.signature(), rows).and_then(|inputs| run(engine, &inputs)),
+            None => {
+                batch_of_zeros(engine.signature(), rows).and_then(|inputs| run(engine, &inputs))
+            }
         };
         warmed.map_err(|problem| format!("warmup: {rows} rows: {problem}"))?;
     }
@@ -122,25 +128,55 @@ fn fill(filling: &Filling, rows: Option<usize>, folder: &Path) -> Result<Tensor,
 }
 
 /// A batch of zeros, of a model of which all other sizes are fixed.
-fn zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, String> {
+fn batch_of_zeros(signature: &Signature, rows: usize) -> Result<Vec<Tensor>, String> {
+    let way_out = "describe a warm-up in the model's config.pbtxt";
     if !signature.batches() {
-        return Err("the model has no rows; describe a warm-up in its config.pbtxt".into());
+        return Err(format!("the model has no rows; {way_out}"));
     }
+    let filled = zeros(signature, Some(rows), &Sizes::new());
+    filled.map_err(|problem| format!("{problem}; {way_out}"))
+}
+
+/// Zeros for every input, in so many rows where the model has rows. `sizes` gives the further axes of inputs that take
+/// any size there.
+pub fn zeros(
+    signature: &Signature,
+    rows: Option<usize>,
+    sizes: &Sizes,
+) -> Result<Vec<Tensor>, String> {
     let one = |spec: &TensorSpec| {
-        let rest = spec.axes.iter().skip(1).map(|axis| match axis {
-            Axis::Fixed(size) => Ok(*size),
-            Axis::Free(_) => Err(format!(
-                "`{}` takes any size; describe a warm-up in the model's config.pbtxt",
-                spec.name
-            )),
-        });
-        let rest: Vec<usize> = rest.collect::<Result<_, _>>()?;
-        let shape: Vec<usize> = std::iter::once(rows).chain(rest).collect();
+        let own = spec.axes.iter().skip(usize::from(rows.is_some()));
+        let shape: Vec<usize> = match sizes.get(&spec.name) {
+            Some(given) => fit(spec, own.collect(), given)?,
+            None => own
+                .map(|axis| fixed(spec, axis))
+                .collect::<Result<_, _>>()?,
+        };
+        let shape: Vec<usize> = rows.into_iter().chain(shape).collect();
         let count = volume(&shape).ok_or("it is too large")?;
         let elements = elements(spec.datatype, &vec![0.0; count]);
         Tensor::new(shape, elements).ok_or_else(|| "it is too large".into())
     };
     signature.inputs.iter().map(one).collect()
+}
+
+fn fixed(spec: &TensorSpec, axis: &Axis) -> Result<usize, String> {
+    match axis {
+        Axis::Fixed(size) => Ok(*size),
+        Axis::Free(_) => Err(format!("`{}` takes any size", spec.name)),
+    }
+}
+
+/// These sizes, if the axes may have them.
+fn fit(spec: &TensorSpec, axes: Vec<&Axis>, sizes: &[usize]) -> Result<Vec<usize>, String> {
+    let may = |(axis, size): (&&Axis, &usize)| !matches!(axis, Axis::Fixed(only) if only != size);
+    if axes.len() == sizes.len() && axes.iter().zip(sizes).all(may) {
+        return Ok(sizes.to_vec());
+    }
+    let (name, shape) = (&spec.name, spec.kserve_shape());
+    Err(format!(
+        "`{name}` is of shape {shape:?}, into which {sizes:?} does not fit"
+    ))
 }
 
 /// So many numbers from 0 to 1, the same each time (splitmix64).

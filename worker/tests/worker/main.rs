@@ -6,11 +6,14 @@
     reason = "a test that meets the unexpected should say so and stop"
 )]
 
+mod bench;
 mod cache;
 mod embeddings;
 mod grpc;
 mod kserve;
 mod library;
+#[cfg(target_arch = "x86_64")]
+mod perf_analyzer;
 mod process;
 mod ranking;
 mod repository;
