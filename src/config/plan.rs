@@ -146,6 +146,8 @@ pub struct Timeouts {
     pub between_bytes: Option<Seconds>,
     /// The whole exchange, from the request's head to the answer's last byte.
     pub total: Option<Seconds>,
+    /// Silence of a WebSocket's end after which it is sent a ping.
+    pub ping: Option<Seconds>,
 }
 
 /// Timeouts as typed on one layer; what is not typed falls through to the next (worker over route over global).
@@ -161,6 +163,8 @@ pub struct TimeoutOverrides {
     pub between_bytes: Option<Option<Seconds>>,
     /// See [`Timeouts::total`].
     pub total: Option<Option<Seconds>>,
+    /// See [`Timeouts::ping`].
+    pub ping: Option<Option<Seconds>>,
 }
 
 impl Timeouts {
@@ -173,6 +177,7 @@ impl Timeouts {
             answer: nearer.answer.unwrap_or(self.answer),
             between_bytes: nearer.between_bytes.unwrap_or(self.between_bytes),
             total: nearer.total.unwrap_or(self.total),
+            ping: nearer.ping.unwrap_or(self.ping),
         }
     }
 }
