@@ -17,7 +17,7 @@ use http::request::Parts;
 use http::{Method, Version};
 
 use crate::config::Plan;
-use crate::config::plan::{RoutePlan, Timeouts};
+use crate::config::plan::{Repeat, RoutePlan, Timeouts};
 use crate::decide;
 use crate::facts::{self, About, BuiltIn, Inference, Peek, Prefix, RequestFacts, Salt, Spot};
 use crate::fault::{Fault, Kind};
@@ -93,10 +93,20 @@ impl Way<'_> {
         matches!(self, Way::BuiltIn(_))
     }
 
+    /// Whether it is a call of KServe's gRPC service.
+    #[must_use]
+    pub fn is_grpc(&self) -> bool {
+        matches!(self, Way::BuiltIn(BuiltIn::Grpc(_)))
+    }
+
     /// Whether its body is a stream that goes on while the answer comes.
     #[must_use]
-    pub fn streams(&self) -> bool {
-        matches!(self, Way::BuiltIn(built_in) if built_in.streams())
+    pub fn streams(&self, head: &Parts) -> bool {
+        match self {
+            Way::BuiltIn(built_in) => built_in.streams(),
+            // What may be sent again is read whole.
+            Way::Route(route) => route.repeat == Repeat::Unsafe && grpc::is_spoken(head),
+        }
     }
 
     /// The timeouts that hold on this way, before a worker's own.
@@ -231,7 +241,7 @@ pub fn facts(
         Way::BuiltIn(BuiltIn::Inference(kind)) => inference(head, body, kind, offered),
         Way::BuiltIn(BuiltIn::KServeModel { model, .. }) => kserve(head, body, model),
         Way::BuiltIn(BuiltIn::Realtime) => realtime(head, offered),
-        Way::BuiltIn(BuiltIn::Grpc(_)) => grpc::facts(body, way.streams()),
+        Way::BuiltIn(BuiltIn::Grpc(_)) => grpc::facts(body, way.streams(head)),
         Way::BuiltIn(_) | Way::Route(_) => Ok(RequestFacts {
             upgrades: websocket::is_asked(head)?,
             ..raw(body)

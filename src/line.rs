@@ -226,7 +226,7 @@ where
     let lease = turn(guest, limit, exchange).await; // 403 404 429 503 504
     let lease = lease.map_err(|fault| fault.suggesting(|model| pass.may_use(model)))?;
 
-    let stream = body::stream(body, &way, &facts, (&held, &plan));
+    let stream = body::stream(body, &way, &facts, (head, &held, &plan));
     let errand = Errand {
         head,
         body: held.bytes(),

@@ -199,7 +199,8 @@ fn what_does_nothing_is_said_and_is_no_error() {
 fn settings_that_have_no_effect_beside_each_other_are_said() {
     let hash = "sha256:880d0fa238a39d1a491f535f01b10fe597c9eda6f84fac9f66ae9947e6285821";
     let text = format!(
-        "[queue]\nclasses = [\"paid\", \"free\"]\nwait = {{ paid = \"1m\", free = \"8s\" }}\nwait_no_worker = \"0s\"\n\
+        "[timeouts]\nping = \"5m\"\n\
+         [queue]\nclasses = [\"paid\", \"free\"]\nwait = {{ paid = \"1m\", free = \"8s\" }}\nwait_no_worker = \"0s\"\n\
          newest_first = {{ free = \"9s\" }}\nheartbeat = \"2m\"\nreserve = {{ free = 0.1 }}\n\
          [[machine]]\nname = \"big\"\nprice_per_hour = \"1.20 EUR\"\n\
          [[tenant]]\nname = \"app\"\nkey_hash = \"{hash}\"\nbudget = \"5 EUR/day\"\n\
@@ -214,6 +215,7 @@ fn settings_that_have_no_effect_beside_each_other_are_said() {
         [
             "warning: tenant app: what worker a does costs nothing of its budget, as no [[machine]] of it has a price_per_hour",
             "warning: queue: newest_first = 9s never comes for the class free, which waits no longer than 8s",
+            "warning: timeouts: ping = 5m never comes: between_bytes = 5m closes a silent WebSocket before",
             "warning: queue: swap_after = 10s swaps no model in for the class free, which waits no longer than 8s, while another model is in demand",
             "warning: queue: heartbeat = 2m never comes: nobody waits longer than 1m",
             "warning: queue: reserve for free keeps nothing free: no class is lower",

@@ -240,6 +240,7 @@ fn defaults_are_what_the_contract_says() {
         answer = "30m"
         between_bytes = "5m"
         total = "off"
+        ping = "off"
         [routing]
         policy = "least_time"
         horizon = "60s"
@@ -355,6 +356,7 @@ fn nearer_keys_go_before_farther_ones() {
         ("answer", "\"7s\""),
         ("between_bytes", "\"7s\""),
         ("total", "\"7s\""),
+        ("ping", "\"7s\""),
     ];
     let places = [
         ("worker", "probe", &probe[..]),

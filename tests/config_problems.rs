@@ -301,11 +301,6 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "grpc_url = ",
     ),
     (
-        "+grpc_url = \"https://127.0.0.1:8001\"",
-        "asks for TLS",
-        "grpc_url = \"h2c://",
-    ),
-    (
         "+metrics_url = \"h2c://x/metrics\"",
         "read by HTTP/1.1",
         "metrics_url = ",

@@ -8,15 +8,21 @@
 
 mod support;
 
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use forebay::facts::length_prefixed;
 use http::HeaderMap;
 
 use support::client::Answer;
 use support::engine::Engine;
 use support::engine::knobs::Knobs;
 use support::expect_soon;
-use support::grpc::{GrpcWorker, SERVICE, framed, naming};
+use support::grpc::{GrpcWorker, SERVICE, Talk, framed, naming};
 use support::h2_client::H2Client;
 use support::proxy::{Proxy, Setup};
+use support::tls::{Authority, front_for};
 
 const GENERIC: &str = "engine = \"generic\"\nmodels = [\"m\", \"n\"]";
 
@@ -291,11 +297,11 @@ fn p31_what_is_wrong_with_a_stream_is_told_its_client_and_held_against_no_worker
     let worker = GrpcWorker::start();
     let proxy = before(&worker).section("[limits]\nbody = \"1KiB\"").start();
     let first = framed(&naming("m"));
-    let packed = [&[1][..], &first[1..]].concat();
+    let packed = compressed(b"not compressed");
     for (what, second, status, reason) in [
         ("another model", framed(&naming("n")), 3, "bad_request"),
         ("cut", first[..8].to_vec(), 3, "bad_request"),
-        ("compressed", packed, 12, "unsupported_encoding"),
+        ("compressed in no way", packed, 12, "unsupported_encoding"),
         ("too long", framed(&[0x1a; 2000]), 8, "body_too_large"),
     ] {
         let logged = proxy.log().len();
@@ -357,6 +363,171 @@ fn p31_calls_go_to_the_port_that_speaks_grpc_and_other_requests_to_the_other() {
     }
     assert_eq!((grpc.heard().len(), http.count(), none.count()), (5, 0, 0));
     assert_eq!(proxy.worker("none")["state"], "up");
+}
+
+#[test]
+fn p31_calls_go_out_within_tls_where_the_worker_agrees_to_http2() {
+    let (http, grpc, authority) = (Engine::start(), GrpcWorker::start(), Authority::new());
+    let (files, own) = (authority.issue("127.0.0.1"), authority.issue("forebay"));
+    for (alpn, expected) in [(&[&b"h2"[..]][..], 0), (&[b"http/1.1"], 14), (&[], 14)] {
+        let front = front_for(&files, Some(&authority.ca()), grpc.address(), alpn);
+        let lines = format!(
+            "grpc_url = \"https://{front}\"\nca = \"{}\"\nclient_cert = {{ {} }}",
+            authority.ca().display(),
+            own.table()
+        );
+        let proxy = Proxy::setup().worker_with("w", &http, &lines).start();
+        let (told, _) = status(&proxy, "ModelInfer", &[], &naming("m"));
+        assert_eq!(told, expected, "{alpn:?}");
+    }
+    assert_eq!(grpc.heard().len(), 1);
+}
+
+/// A compressed message behind its prefix.
+fn compressed(packed: &[u8]) -> Vec<u8> {
+    [&[1][..], &framed(packed)[1..]].concat()
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+    packer.write_all(text).unwrap();
+    packer.finish().unwrap()
+}
+
+fn deflate(text: &[u8]) -> Vec<u8> {
+    let mut packer = ZlibEncoder::new(Vec::new(), Compression::best());
+    packer.write_all(text).unwrap();
+    packer.finish().unwrap()
+}
+
+#[test]
+fn p34_a_compressed_message_is_read_undone_and_passed_on_as_it_came() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker).start();
+    let mut client = H2Client::connect(proxy.address());
+    for (coding, packed) in [
+        ("gzip", gzip(&naming("m"))),
+        ("deflate", deflate(&naming("m"))),
+    ] {
+        let fields = [
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("grpc-encoding", coding),
+        ];
+        for (method, count) in [("ModelInfer", 1), ("ModelStreamInfer", 3)] {
+            let target = format!("{SERVICE}{method}");
+            let body = compressed(&packed).repeat(count);
+            let (_, trailers) = client.call_for_trailers("POST", &target, &fields, &body);
+            assert_eq!(trailers["grpc-status"], "0", "{coding} {method}");
+            let heard = worker.heard();
+            let heard = heard.last().unwrap();
+            assert_eq!(
+                heard.messages,
+                vec![packed.clone(); count],
+                "{coding} {method}"
+            );
+            assert_eq!(heard.fields["grpc-encoding"], coding);
+        }
+    }
+}
+
+#[test]
+fn p34_a_compressed_message_that_is_renamed_goes_out_plain() {
+    let worker = GrpcWorker::start();
+    let lines = "engine = \"generic\"\nmodels = { m = \"real\" }";
+    let proxy = Proxy::setup().worker_at("w", &worker.url(), lines).start();
+    let fields = [("grpc-encoding", "gzip")];
+    for method in ["ModelInfer", "ModelStreamInfer"] {
+        let mut client = H2Client::connect(proxy.address());
+        let kind = [("content-type", "application/grpc"), ("te", "trailers")];
+        let fields = [&kind[..], &fields].concat();
+        let target = format!("{SERVICE}{method}");
+        let body = compressed(&gzip(&naming("m")));
+        let (_, trailers) = client.call_for_trailers("POST", &target, &fields, &body);
+        assert_eq!(trailers["grpc-status"], "0", "{method}");
+        assert_eq!(worker.heard().last().unwrap().messages, [naming("real")]);
+    }
+}
+
+#[test]
+fn p34_a_compressed_message_that_says_too_much_or_another_model_goes_nowhere() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker)
+        .section("[limits]\nbody = \"64KiB\"")
+        .start();
+    let bomb = gzip(
+        &[
+            naming("m"),
+            vec![0x1a, 0xff, 0xff, 0x7f],
+            vec![0; 0x1f_ffff],
+        ]
+        .concat(),
+    );
+    assert!(bomb.len() < 4_096);
+    let first = framed(&naming("m"));
+    let behind = [&gzip(&naming("m"))[..], b"x"].concat();
+    let of = |coding, method, body: &[u8]| {
+        let mut client = H2Client::connect(proxy.address());
+        let fields = [
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("grpc-encoding", coding),
+        ];
+        let target = format!("{SERVICE}{method}");
+        let (answer, trailers) = client.call_for_trailers("POST", &target, &fields, body);
+        let behind = trailers
+            .get("grpc-status")
+            .map(|value| value.to_str().unwrap());
+        let status = behind.or(answer.header("grpc-status")).unwrap();
+        status.parse::<u16>().unwrap()
+    };
+    for (coding, packed, expected) in [
+        ("gzip", &bomb, 8),
+        ("gzip", &gzip(&naming("x")), 5),
+        ("gzip", &behind, 3),
+        ("gzip", &naming("m"), 3),
+        ("snappy", &gzip(&naming("m")), 12),
+        ("identity", &gzip(&naming("m")), 12),
+    ] {
+        assert_eq!(
+            of(coding, "ModelInfer", &compressed(packed)),
+            expected,
+            "{coding}"
+        );
+        let streamed = [&first[..], &compressed(packed)].concat();
+        let expected = if expected == 5 { 3 } else { expected };
+        assert_eq!(
+            of(coding, "ModelStreamInfer", &streamed),
+            expected,
+            "{coding}"
+        );
+    }
+    for heard in worker.heard() {
+        assert!(heard.messages.iter().all(|message| *message == naming("m")));
+    }
+    assert_eq!(proxy.worker("w")["state"], "up");
+}
+
+#[test]
+fn p31_a_stream_on_a_route_passes_as_it_comes() {
+    let worker = GrpcWorker::start();
+    let route = "[[route]]\npath = \"/other.Service/*\"";
+    let proxy = before(&worker).section(route).start();
+    let mut talk = Talk::open(proxy.address(), "/other.Service/ModelStreamInfer");
+    for said in [&b"whatever"[..], b"it says", &[0; 70_000]] {
+        // Its answer comes while the stream goes on.
+        assert_eq!(
+            talk.say(&framed(said)),
+            framed(&[&[0x12][..], &length_prefixed(said)].concat())
+        );
+    }
+    assert_eq!(talk.end(), "0");
+    assert_eq!(worker.heard()[0].messages.len(), 3);
+    let line = &proxy.log_of(1)[0];
+    assert_eq!(
+        (&line["route"], &line["reason"]),
+        (&"/other.Service/*".into(), &"ok".into())
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod support;
 
 use std::path::Path;
 
+use forebay::clock::Clock;
 use forebay::decide::Work;
 use forebay::simulate::{BLOCK, End, Fleet, Request, load, parse_fleet, simulate};
 use forebay::units::Seconds;
@@ -130,10 +131,11 @@ fn measured(fleet: &Fleet, load: &[Request]) -> f64 {
     let calls = load.iter().zip(0..);
     let calls: Vec<Call> = calls.map(|(one, number)| call(one, number)).collect();
     let timetable = Timetable {
+        clock: Clock::start(),
         clients: CLIENTS,
         calls: &calls,
     };
-    let ended = timetable.send(&proxy);
+    let ended = timetable.send(proxy.address(), |_| ());
     let bad: Vec<_> = ended.iter().filter(|one| !one.is_good()).collect();
     assert!(bad.is_empty(), "{bad:#?}");
     let counted = ended.iter().filter(|one| one.number >= learning(load));

@@ -16,6 +16,7 @@ use support::engine::{Engine, knobs::Knobs};
 use support::expect_soon;
 use support::prompt::{CHAT, chat};
 use support::proxy::{Proxy, Setup};
+use support::tls::{Authority, front};
 use support::websocket::{CLOSE, EchoWorker, PING, PONG, Socket, TEXT, asking};
 
 const ROUTE: &str = "[[route]]\npath = \"/ws/*\"";
@@ -251,14 +252,116 @@ fn p13_a_tunnel_inside_a_frame_holds_nobody_up_and_is_closed_in_a_later_lull() {
 }
 
 #[test]
-fn p13_a_tunnel_that_is_never_silent_is_cut_at_the_drain_limit() {
+fn p13_a_tunnel_that_is_never_silent_hears_goodbye_at_the_drain_limit() {
     let worker = EchoWorker::start();
     let proxy = setup(&worker).top("drain = \"1500ms\"").start();
     let mut socket = Socket::open(proxy.connect(), "/ws/x");
     proxy.signal("TERM");
     // Each answer brings the next question, so that there is no lull.
-    while socket.try_send(TEXT, b"more") && socket.next().is_some() {}
+    let goodbye = loop {
+        socket.send(TEXT, b"more");
+        let (opcode, payload) = socket.next().expect("a close frame before the end");
+        if opcode == CLOSE {
+            break payload;
+        }
+    };
+    assert_eq!(goodbye[..2], 1001_u16.to_be_bytes());
     assert_eq!(proxy.wait_exit(Duration::from_secs(10)).code(), Some(0));
+    let line = &proxy.log_of(1)[0];
+    assert_eq!(
+        (&line["status"], &line["reason"]),
+        (&101.into(), &"ok".into())
+    );
+}
+
+#[test]
+fn p13_a_tunnel_that_ends_inside_a_frame_is_told_nothing_and_counted_as_cut() {
+    let worker = EchoWorker::start();
+    let proxy = setup(&worker).top("drain = \"1500ms\"").start();
+    let mut socket = Socket::open(proxy.connect(), "/ws/x");
+    socket.send(TEXT, b"half");
+    assert_eq!(socket.bytes(2), [0x81, 4]);
+    socket.send_bytes(&[0x81]);
+    proxy.signal("TERM");
+    assert_eq!(socket.next(), None);
+    assert_eq!(proxy.wait_exit(Duration::from_secs(10)).code(), Some(0));
+    assert_eq!(proxy.log_of(1)[0]["reason"], "overloaded");
+}
+
+/// Waits for so many pings and answers them; frames of the other end pass by.
+#[track_caller]
+fn answer_pings(socket: &mut Socket, mut count: usize) {
+    while count > 0 {
+        let (opcode, payload) = socket.next().expect("another ping");
+        assert_ne!(opcode, CLOSE);
+        if opcode == PING {
+            socket.send(PONG, &payload);
+            count -= 1;
+        }
+    }
+}
+
+/// The code of the close that comes, whatever comes before it.
+#[track_caller]
+fn closed_at_last(socket: &mut Socket) -> u16 {
+    loop {
+        let (opcode, payload) = socket.next().expect("a close frame");
+        if opcode == CLOSE {
+            return u16::from_be_bytes([payload[0], payload[1]]);
+        }
+    }
+}
+
+const PINGED: &str = "[timeouts]\nbetween_bytes = \"3s\"\nping = \"300ms\"";
+
+#[test]
+fn p31_a_quiet_tunnel_whose_ends_answer_pings_lives_and_a_client_that_answers_none_is_let_go() {
+    let worker = EchoWorker::start();
+    let proxy = setup(&worker).section(PINGED).start();
+    let mut socket = Socket::open(proxy.connect(), "/ws/x");
+    let clock = Clock::start();
+    // More than the silence that is allowed.
+    while clock.now() < Seconds(3.5) {
+        answer_pings(&mut socket, 1);
+    }
+    // The worker goes on answering its own.
+    assert_eq!(closed_at_last(&mut socket), 1001);
+    assert!(clock.now() > Seconds(6.0));
+    assert_eq!(proxy.log_of(1)[0]["reason"], "stalled");
+}
+
+#[test]
+fn p31_a_worker_that_answers_no_ping_is_let_go_though_its_client_does() {
+    let worker = EchoWorker::start();
+    let proxy = setup(&worker).section(PINGED).start();
+    let mut socket = Socket::open(proxy.connect(), "/ws/x");
+    socket.send(TEXT, b"hush");
+    let code = loop {
+        let (opcode, payload) = socket.next().expect("a close frame");
+        match opcode {
+            PING => socket.send(PONG, &payload),
+            CLOSE => break u16::from_be_bytes([payload[0], payload[1]]),
+            _ => panic!("{opcode} {payload:?}"),
+        };
+    };
+    assert_eq!(code, 1001);
+    assert_eq!(proxy.log_of(1)[0]["reason"], "stalled");
+    expect_soon("its place is free", || {
+        proxy.metric("forebay_inflight", &[]) == 0.0
+    });
+}
+
+#[test]
+fn p31_a_websocket_goes_out_within_tls_too() {
+    let (worker, authority) = (EchoWorker::start(), Authority::new());
+    let front = front(&authority.issue("127.0.0.1"), None, worker.address());
+    let ca = authority.ca();
+    let lines = format!("engine = \"generic\"\nca = \"{}\"", ca.display());
+    let proxy = Proxy::setup()
+        .worker_at("w", &format!("https://{front}"), &lines)
+        .section(ROUTE)
+        .start();
+    Socket::open(proxy.connect(), "/ws/x").echo("x");
 }
 
 #[test]

@@ -357,6 +357,25 @@ fn p07_a_cut_answer_never_looks_whole_over_h2() {
 }
 
 #[test]
+fn p07_an_answer_that_breaks_at_its_first_byte_still_shows_its_head() {
+    let engine = Engine::start();
+    let proxy = Proxy::setup()
+        .worker("w", &engine)
+        .section("[[route]]\npath = \"/raw/*\"")
+        .start();
+    let odd_chunk = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nrubbish\r\n";
+    engine.tune(|knobs| knobs.fail(Failure::Rubbish(odd_chunk.into()), u64::MAX));
+    for _ in 0..20 {
+        let answer = proxy.call("POST", "/raw/x", "body");
+        assert_eq!((answer.status, answer.complete), (200, false));
+        assert_eq!(answer.header("x-forebay-worker"), Some("w"));
+        let mut client = H2Client::connect(proxy.address());
+        let answer = client.try_call("POST", "/raw/x", &[], b"body");
+        assert!(answer.is_ok_and(|answer| answer.status == 200 && !answer.complete));
+    }
+}
+
+#[test]
 fn p07_a_cut_stream_says_so_and_invents_no_end() {
     for worker in [Engine::start(), Engine::h2c(Knobs::default())] {
         let proxy = Proxy::before(&worker);

@@ -61,6 +61,24 @@ fn p41_clients_speak_tls_1_2_and_1_3_and_http_1_or_2() {
     }
 }
 
+#[test]
+fn p41_the_cipher_is_the_proxys_to_choose() {
+    let (authority, worker) = (Authority::new(), Engine::start());
+    let proxy = listening(&authority.issue("gpu.lan"), "")
+        .worker("w", &worker)
+        .start();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut caller = Caller::new(&authority);
+        caller.versions = std::slice::from_ref(&version);
+        let mut agreed = || {
+            let stream = caller.call(proxy.address(), "gpu.lan").unwrap();
+            caller.suites.reverse();
+            stream.conn.negotiated_cipher_suite().unwrap().suite()
+        };
+        assert_eq!(agreed(), agreed());
+    }
+}
+
 /// A greeting of TLS 1.1, as RFC 4346 has it.
 #[test]
 fn p41_nothing_older_is_spoken() {

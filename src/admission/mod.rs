@@ -13,6 +13,7 @@ mod keys;
 mod pass;
 mod refusal;
 mod tenants;
+mod undo;
 mod watched;
 
 pub use accounts::{Account, Accounts, FileState, keep_accounts};

@@ -150,6 +150,7 @@ fn show_timeouts(timeouts: &Timeouts) -> String {
         answer,
         between_bytes,
         total,
+        ping,
     } = timeouts;
     object(&[
         ("connect", text(connect)),
@@ -157,6 +158,7 @@ fn show_timeouts(timeouts: &Timeouts) -> String {
         ("answer", timer(*answer)),
         ("between_bytes", timer(*between_bytes)),
         ("total", timer(*total)),
+        ("ping", timer(*ping)),
     ])
 }
 
@@ -168,6 +170,7 @@ fn show_overrides(timeouts: &TimeoutOverrides) -> String {
         answer,
         between_bytes,
         total,
+        ping,
     } = timeouts;
     object(&[
         ("connect", or_null(connect.map(text))),
@@ -175,6 +178,7 @@ fn show_overrides(timeouts: &TimeoutOverrides) -> String {
         ("answer", or_null(answer.map(timer))),
         ("between_bytes", or_null(between_bytes.map(timer))),
         ("total", or_null(total.map(timer))),
+        ("ping", or_null(ping.map(timer))),
     ])
 }
 

@@ -10,6 +10,7 @@ mod key_file;
 mod key_hash;
 mod lora;
 mod machine;
+mod origin;
 mod queue;
 pub mod region;
 mod seat;
@@ -21,7 +22,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::uri::PathAndQuery;
 use ipnet::IpNet;
 
 use crate::decide::{AllDown, Policy, RegionId};
@@ -33,6 +33,7 @@ pub use key_file::{KeyFile, read_keys};
 pub use key_hash::KeyHash;
 pub use lora::{AdapterPlan, LoraPlan};
 pub use machine::MachinePlan;
+pub use origin::{Origin, Protocol};
 pub use queue::{ClassPlan, QueuePlan};
 pub use region::{Country, RegionPlan, Zone, ZonesPlan};
 pub use tenant::{KeyPlan, TenantPlan};
@@ -145,6 +146,8 @@ pub struct Timeouts {
     pub between_bytes: Option<Seconds>,
     /// The whole exchange, from the request's head to the answer's last byte.
     pub total: Option<Seconds>,
+    /// Silence of a WebSocket's end after which it is sent a ping.
+    pub ping: Option<Seconds>,
 }
 
 /// Timeouts as typed on one layer; what is not typed falls through to the next (worker over route over global).
@@ -160,6 +163,8 @@ pub struct TimeoutOverrides {
     pub between_bytes: Option<Option<Seconds>>,
     /// See [`Timeouts::total`].
     pub total: Option<Option<Seconds>>,
+    /// See [`Timeouts::ping`].
+    pub ping: Option<Option<Seconds>>,
 }
 
 impl Timeouts {
@@ -172,6 +177,7 @@ impl Timeouts {
             answer: nearer.answer.unwrap_or(self.answer),
             between_bytes: nearer.between_bytes.unwrap_or(self.between_bytes),
             total: nearer.total.unwrap_or(self.total),
+            ping: nearer.ping.unwrap_or(self.ping),
         }
     }
 }
@@ -215,56 +221,6 @@ pub enum RetryOn {
     Busy,
     /// The worker took too long.
     Timeout,
-}
-
-/// Where a worker is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// What is spoken there.
-    pub protocol: Protocol,
-    /// Host name or address, an IPv6 address without its brackets.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-    /// A path that goes before every request's, without a slash at its end; usually empty.
-    pub base: String,
-    /// `host:port` as the `Host` header says it: brackets around IPv6, no default port.
-    pub authority: String,
-    /// Whom it is believed to be, where TLS is spoken.
-    pub tls: Option<Arc<ClientTls>>,
-}
-
-impl Origin {
-    /// The target of a request to this worker: a path (and query) under the base, in the form that its protocol wants.
-    ///
-    /// # Errors
-    /// When the base makes it too long.
-    pub fn uri(&self, target: PathAndQuery) -> Result<http::Uri, http::Error> {
-        let target = if self.base.is_empty() {
-            target
-        } else {
-            PathAndQuery::try_from(format!("{}{target}", self.base))?
-        };
-        match self.protocol {
-            Protocol::Http1 | Protocol::Https => Ok(http::Uri::from(target)),
-            Protocol::H2c => http::Uri::builder()
-                .scheme(http::uri::Scheme::HTTP)
-                .authority(self.authority.as_str())
-                .path_and_query(target)
-                .build(),
-        }
-    }
-}
-
-/// What a worker speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.1 in the clear (`http://`).
-    Http1,
-    /// HTTP/1.1 within TLS (`https://`).
-    Https,
-    /// HTTP/2 in the clear by prior knowledge (`h2c://`).
-    H2c,
 }
 
 /// One `[[route]]`.

@@ -82,6 +82,8 @@ impl Choice for Protocol {
         ("http", Protocol::Http1),
         ("https", Protocol::Https),
         ("h2c", Protocol::H2c),
+        // Behind the one that `https` reads as: it is never typed.
+        ("https", Protocol::H2),
     ];
 }
 

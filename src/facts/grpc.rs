@@ -5,7 +5,8 @@
 //! in every request of a model the name is field 1 (`model_name`, or `name`).
 //!
 //! Guaranteed: the model read here is the model the worker reads. A message is walked by its top-level fields and nothing
-//! is decoded; one that can't be walked to its end, or names two models, is refused, and so is a compressed one.
+//! is decoded; one that can't be walked to its end, or names two models, is refused. A compressed one is undone before it
+//! comes here.
 
 use std::ops::Range;
 
@@ -138,26 +139,28 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
 /// How many bytes the first message takes with its prefix, once that is there.
 ///
 /// # Errors
-/// `unsupported_encoding` when it is compressed, `bad_request` when its flag is none.
+/// `bad_request` when its flag is none.
 pub fn message_length(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     match *bytes {
-        [0, a, b, c, d, ..] => Ok(Some(PREFIX + u32::from_be_bytes([a, b, c, d]) as usize)),
-        [0, ..] | [] => Ok(None),
-        [1, ..] => Err(Fault::new(
-            Kind::UnsupportedEncoding,
-            "compressed messages are not read; send them as they are",
-        )),
+        [0 | 1, a, b, c, d, ..] => Ok(Some(PREFIX + u32::from_be_bytes([a, b, c, d]) as usize)),
+        [0 | 1, ..] | [] => Ok(None),
         _ => Err(bad("the message has no gRPC prefix")),
     }
 }
 
-/// Whether the first message is there whole.
+/// Whether the message that begins here is compressed.
+#[must_use]
+pub fn is_compressed(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&1)
+}
+
+/// The first message, behind its prefix, once it is there whole.
 ///
 /// # Errors
 /// As [`message_length`] has them.
-pub fn holds_message(bytes: &[u8]) -> Result<bool, Fault> {
+pub fn first_message(bytes: &[u8]) -> Result<Option<&[u8]>, Fault> {
     let length = message_length(bytes)?;
-    Ok(length.is_some_and(|length| bytes.len() >= length))
+    Ok(length.and_then(|length| bytes.get(PREFIX..length)))
 }
 
 /// The model that a message names, and where that stands in it, with its length.
@@ -207,13 +210,11 @@ pub fn framed(message: &[&[u8]]) -> Option<Vec<u8>> {
     Some([&[&[0][..], &length], message].concat().concat())
 }
 
-/// A message with its prefix, in which the name that stands there is written anew; nothing when it grows too long.
+/// A message with a prefix of its own, in which the name that stands there is written anew; nothing when it grows too long.
 #[must_use]
 pub fn renamed(message: &[u8], span: Range<usize>, name: &ModelName) -> Option<Vec<u8>> {
-    let length = message_length(message).ok()??;
-    let message = message.get(PREFIX..length)?;
     let name = length_prefixed(name.as_str().as_bytes());
-    framed(&[&message[..span.start], &name, &message[span.end..]])
+    framed(&[message.get(..span.start)?, &name, message.get(span.end..)?])
 }
 
 /// A field's number and wire type. A tag is 32 bits wide and fields count from 1: some readers cut what is wider down to
@@ -314,10 +315,8 @@ mod tests {
         assert_eq!(message_length(&[]), Ok(None));
         assert_eq!(message_length(&[0, 0, 0, 1]), Ok(None));
         assert_eq!(message_length(&[0, 0, 0, 1, 2]), Ok(Some(PREFIX + 258)));
-        assert_eq!(
-            message_length(&[1]).unwrap_err().kind,
-            Kind::UnsupportedEncoding
-        );
+        assert_eq!(message_length(&[1, 0, 0, 0, 0]), Ok(Some(PREFIX)));
+        assert!(is_compressed(&[1]) && !is_compressed(&[0]) && !is_compressed(&[]));
         assert_eq!(message_length(b"GET").unwrap_err().kind, Kind::BadRequest);
         assert_eq!(
             framed(&[b"ab", b"c"]).unwrap(),
@@ -327,10 +326,12 @@ mod tests {
 
     #[test]
     fn what_stands_behind_a_message_is_not_renamed_into_it() {
-        let message = [0, 0, 0, 0, 3, 0x0a, 1, b'm', 0x0a, 1, b'x'];
+        let bytes = [0, 0, 0, 0, 3, 0x0a, 1, b'm', 0x0a, 1, b'x'];
+        let message = first_message(&bytes).unwrap().unwrap();
         let real = ModelName::new("real");
-        assert_eq!(renamed(&message, 1..3, &real), framed(&[b"\x0a\x04real"]));
-        assert_eq!(renamed(&message[..7], 1..3, &real), None);
+        assert_eq!(renamed(message, 1..3, &real), framed(&[b"\x0a\x04real"]));
+        assert_eq!(first_message(&bytes[..7]), Ok(None));
+        assert_eq!(renamed(&message[..2], 1..3, &real), None);
     }
 
     #[test]

@@ -20,8 +20,8 @@ use std::ops::Range;
 
 pub use built_in::{BuiltIn, Inference};
 pub use grpc::{
-    About, Call, PREFIX, framed, holds_message, is_grpc, length_prefixed, message_length,
-    model_in_message, renamed,
+    About, Call, PREFIX, first_message, framed, is_compressed, is_grpc, length_prefixed,
+    message_length, model_in_message, renamed,
 };
 pub use kserve::{timeout_of as kserve_timeout, work_of as kserve_work};
 pub use letters::fills;

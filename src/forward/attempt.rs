@@ -20,7 +20,7 @@ use super::load_report::LoadReport;
 use super::messages::Messages;
 use super::tunnel::Ends;
 use super::{Begun, Errand, Forward};
-use crate::config::plan::{Protocol, WorkerPlan};
+use crate::config::plan::WorkerPlan;
 use crate::decide::{Ending, Tally};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Lease, Station};
@@ -235,7 +235,7 @@ fn port<'p>(
         let message = "the worker failed when it had a part of the stream";
         return Err(Failure::Unsendable(Fault::new(Kind::WorkerFailed, message)));
     }
-    if errand.facts.upgrades && worker.origin.protocol != Protocol::Http1 {
+    if errand.facts.upgrades && worker.origin.protocol.is_http2() {
         let why = "WebSockets are carried by HTTP/1.1, and it is configured as h2c";
         return Err(Failure::Unfit(why.to_owned()));
     }

@@ -12,6 +12,8 @@ pub(super) struct Deadlines {
     total: Option<(Seconds, Limit)>,
     first_byte: Option<(Seconds, Seconds)>,
     silence: Option<Seconds>,
+    /// How long an end of a tunnel is silent before it is asked whether it lives.
+    pub(super) ping: Option<Seconds>,
 }
 
 /// A timer: when it fires, as which fault, its name, and its span.
@@ -32,6 +34,7 @@ impl Deadlines {
             total: Limit::of(timeouts.total, deadline).map(|limit| (started + limit.span, limit)),
             first_byte: after(now, timeouts.first_byte.filter(|_| streamed)),
             silence: timeouts.between_bytes,
+            ping: timeouts.ping,
         }
     }
 
@@ -72,6 +75,7 @@ mod tests {
             answer: Some(Seconds(1800.0)),
             between_bytes: Some(Seconds(60.0)),
             total: None,
+            ping: None,
         }
     }
 

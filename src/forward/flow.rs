@@ -5,8 +5,9 @@
 //! - its last byte was handed over: the place is free, the exchange complete;
 //! - the worker broke it, or a timer did: the worker's connection is closed at once. An event stream then ends with
 //!   `event: error` and never with a made-up end, and the body fails, which closes the client's connection (HTTP/1) or
-//!   resets its stream (HTTP/2). hyper drops what it has not flushed when a body fails, so the failure comes one poll
-//!   later on HTTP/1 and a moment later on HTTP/2, where a connection flushes for many streams;
+//!   resets its stream (HTTP/2). hyper drops what it has not flushed when a body fails, be it the event or the head: a client
+//!   that is shown no head takes the connection for one that died idle, and may send its request again. So the failure
+//!   comes one poll later on HTTP/1 and a moment later on HTTP/2, where a connection flushes for many streams;
 //! - the client left: hyper drops it, which closes the worker's connection, so that a GPU stops (promise P8).
 //!
 //! Each read from the worker is handed on at once, as it came (promise P30). Timers are looked at only when the worker
@@ -72,10 +73,8 @@ enum Stage {
         first: Option<Frame<Bytes>>,
         body: UpstreamBody,
     },
-    /// It broke, and the event that says so was handed over: fails after one more poll, and not before this time.
+    /// It broke: fails after one more poll, and not before this time.
     Lingering { until: Seconds, polled: bool },
-    /// Fails now.
-    Failing,
     /// All was handed over, or it has failed.
     Ended,
 }
@@ -161,16 +160,11 @@ impl Flow {
             }
             Stage::Lingering { until, .. } => {
                 ready!(self.alarm.poll(cx, *until));
-                self.fail()
+                self.stage = Stage::Ended;
+                Poll::Ready(Some(Err(Broken)))
             }
-            Stage::Failing => self.fail(),
             Stage::Ended => Poll::Ready(None),
         }
-    }
-
-    fn fail(&mut self) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        self.stage = Stage::Ended;
-        Poll::Ready(Some(Err(Broken)))
     }
 
     fn poll_flowing(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
@@ -283,13 +277,9 @@ impl Flow {
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         self.exchange.broke(fault.kind);
         let linger = if self.http2 { LINGER } else { Seconds::ZERO };
-        self.stage = if self.tellable {
-            Stage::Lingering {
-                until: self.clock.now() + linger,
-                polled: false,
-            }
-        } else {
-            Stage::Failing
+        self.stage = Stage::Lingering {
+            until: self.clock.now() + linger,
+            polled: false,
         };
         let outcome = match fault.kind {
             kind if kind.blame() == Blame::Client => Outcome::Gone,

@@ -5,6 +5,8 @@
 
 /// Opcode of a close frame, with the bit that says it is whole.
 const CLOSE: u8 = 0x88;
+/// That of a ping.
+const PING: u8 = 0x89;
 /// The bit that says a frame is masked.
 const MASKED: u8 = 0x80;
 /// The longest head: two bytes, a length of eight, a mask of four.
@@ -85,14 +87,26 @@ fn payload(head: &[u8]) -> Option<u64> {
 pub(super) fn close(code: Code, reason: &str, mask: Option<[u8; 4]>) -> Vec<u8> {
     // A control frame carries 125 bytes at most, two of them the code.
     let reason = &reason.as_bytes()[..reason.len().min(123)];
-    let payload = [&(code as u16).to_be_bytes(), reason].concat();
+    control(
+        CLOSE,
+        &[&(code as u16).to_be_bytes(), reason].concat(),
+        mask,
+    )
+}
+
+/// A ping without a payload: its answer can be told from that to a ping of the other end's by whoever cares.
+pub(super) fn ping(mask: Option<[u8; 4]>) -> Vec<u8> {
+    control(PING, &[], mask)
+}
+
+fn control(opcode: u8, payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     let length = u8::try_from(payload.len()).unwrap_or_default();
     match mask {
-        None => [&[CLOSE, length][..], &payload].concat(),
+        None => [&[opcode, length][..], payload].concat(),
         Some(mask) => {
             let masked = payload.iter().zip(mask.iter().cycle());
             let masked: Vec<u8> = masked.map(|(byte, mask)| byte ^ mask).collect();
-            [&[CLOSE, MASKED | length][..], &mask, &masked].concat()
+            [&[opcode, MASKED | length][..], &mask, &masked].concat()
         }
     }
 }
@@ -152,6 +166,15 @@ mod tests {
             assert!(frames.closed() && frames.at_border());
         }
         assert_eq!(close(Code::Failed, "", None), [0x88, 2, 0x03, 0xf3]);
+    }
+
+    #[test]
+    fn a_ping_closes_nothing() {
+        assert_eq!(ping(None), [0x89, 0]);
+        assert_eq!(ping(Some([1, 2, 3, 4])), [0x89, 0x80, 1, 2, 3, 4]);
+        let mut frames = Frames::default();
+        frames.passed(&ping(None));
+        assert!(frames.at_border() && !frames.closed());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use super::load_report::LoadReport;
 use super::{Errand, forwarded, quota, tunnel};
 use crate::admission::may_hold_key;
-use crate::config::plan::{Origin, Protocol, WorkerPlan};
+use crate::config::plan::{Origin, WorkerPlan};
 use crate::facts::{self, BuiltIn, Spot, percent_encoded};
 use crate::fault::{Fault, Kind};
 use crate::fleet::authorization;
@@ -149,7 +149,8 @@ fn body(errand: &Errand<'_>, name: Option<&ModelName>) -> Bytes {
         Spot::Text(span) => (span, name.as_str().to_owned()),
         Spot::Query(_) => return errand.body.clone(),
         Spot::Message(span) => {
-            let renamed = facts::renamed(errand.text, span.clone(), name);
+            let message = facts::first_message(errand.text).ok().flatten();
+            let renamed = message.and_then(|message| facts::renamed(message, span.clone(), name));
             return renamed.map_or_else(|| errand.body.clone(), Bytes::from);
         }
     };
@@ -180,7 +181,7 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     let origin = origin(errand, worker);
-    if origin.protocol != Protocol::H2c
+    if !origin.protocol.is_http2()
         && let Ok(host) = HeaderValue::from_str(&origin.authority)
     {
         headers.insert(HOST, host);

@@ -1,8 +1,9 @@
 //! A stream of gRPC messages from a client, on its way to a worker while the answer comes back.
 //!
-//! Each message is taken whole before it goes on: its model has to be the one that the stream was routed by, or a later
-//! message would reach what the first may not; and it is renamed like the first. A message is bounded by
-//! `limits.body`, the stream by nothing; no more than one is in memory.
+//! On a route it passes as it comes. To KServe's service each message is taken whole before it goes on: its model has to be the one that the stream was routed by, or a later
+//! message would reach what the first may not; and it is renamed like the first. One that is compressed is read undone and
+//! goes on as it came, unless it is renamed. A message is bounded by `limits.body`, also in what it says, the stream by
+//! nothing; no more than one is in memory.
 //!
 //! The stream can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
 //! clone, and all of them read the same stream.
@@ -20,6 +21,7 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
+use crate::admission::Coding;
 use crate::facts;
 use crate::fault::{Fault, Kind};
 use crate::units::{Bytes as ByteCount, ModelName};
@@ -33,9 +35,8 @@ struct Stream {
     /// Read, and not sent.
     held: BytesMut,
     ended: bool,
-    most: ByteCount,
-    /// What all its messages call the model.
-    model: ModelName,
+    /// What its messages have to be, if anything.
+    rule: Option<Rule>,
     /// What the worker calls it, where that differs.
     name: Option<ModelName>,
     /// Whether a worker was sent any of it.
@@ -44,9 +45,19 @@ struct Stream {
     fault: Option<Fault>,
 }
 
+/// What all messages of a stream have to be.
+pub struct Rule {
+    /// What they call the model.
+    pub model: ModelName,
+    /// How those are compressed that are.
+    pub coding: Option<Coding>,
+    /// How long one may be.
+    pub most: ByteCount,
+}
+
 impl Messages {
     /// What was read of a stream, and the rest of it.
-    pub fn new<B>(first: &Bytes, rest: B, most: ByteCount, model: &ModelName) -> Self
+    pub fn new<B>(first: &Bytes, rest: B, rule: Option<Rule>) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
@@ -61,8 +72,7 @@ impl Messages {
             rest: rest.map_err(broken).boxed_unsync(),
             held: BytesMut::from(&first[..]),
             ended: false,
-            most,
-            model: model.clone(),
+            rule,
             name: None,
             begun: false,
             fault: None,
@@ -89,13 +99,17 @@ impl Messages {
 impl Stream {
     /// The next message, as the worker is to get it.
     fn message(&mut self) -> Result<Option<Bytes>, Fault> {
+        let Some(rule) = &self.rule else {
+            let piece = self.held.split().freeze();
+            return Ok(Some(piece).filter(|piece| !piece.is_empty()));
+        };
         let Some(length) = facts::message_length(&self.held)? else {
             return Ok(None);
         };
-        if length as u64 > self.most.0 {
+        if length as u64 > rule.most.0 {
             let message = format!(
                 "a message of the stream is over limits.body = {}",
-                self.most
+                rule.most
             );
             return Err(Fault::new(Kind::BodyTooLarge, message));
         }
@@ -103,15 +117,17 @@ impl Stream {
             return Ok(None);
         }
         let message = self.held.split_to(length).freeze();
-        let (model, span) = facts::model_in_message(&message[facts::PREFIX..])?.unzip();
-        if model.as_deref() != Some(self.model.as_str()) {
+        let plain = Coding::message(rule.coding, &message, rule.most)?;
+        let says = plain.as_deref().unwrap_or(&message[facts::PREFIX..]);
+        let (model, span) = facts::model_in_message(says)?.unzip();
+        if model.as_deref() != Some(rule.model.as_str()) {
             let message = "a message of the stream names another model than the first";
             return Err(Fault::new(Kind::BadRequest, message));
         }
-        match (&self.name, span) {
-            (Some(name), Some(span)) => Ok(facts::renamed(&message, span, name).map(Bytes::from)),
-            _ => Ok(Some(message)),
-        }
+        let Some((name, span)) = self.name.as_ref().zip(span) else {
+            return Ok(Some(message));
+        };
+        Ok(facts::renamed(says, span, name).map(Bytes::from))
     }
 
     /// The next message, once it is there whole.

@@ -25,10 +25,12 @@ mod judge;
 mod load_report;
 pub mod messages;
 mod pipe;
+mod pipes;
 mod quota;
 pub mod refusal;
 pub mod relay;
 mod retry_after;
+mod signs;
 mod tries;
 pub mod tunnel;
 

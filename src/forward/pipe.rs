@@ -31,6 +31,8 @@ pub(super) struct Pipe<R, W> {
     read: usize,
     written: usize,
     flushed: bool,
+    /// Whether the piece is a frame of ours.
+    ours: bool,
     /// The frames that were written.
     pub(super) frames: Frames,
 }
@@ -44,11 +46,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
             read: 0,
             written: 0,
             flushed: true,
+            ours: false,
             frames: Frames::default(),
         }
     }
 
-    /// Ready with the length of a piece when it has passed; nothing is lost when it is asked anew.
+    /// Ready with the length of a piece when it has passed, which is zero for a frame of ours; nothing is lost when it is
+    /// asked anew.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Gone>> {
         if self.written == self.read && self.flushed {
             let mut buf = ReadBuf::new(&mut self.piece);
@@ -58,6 +62,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
                 return Poll::Ready(Err(Gone::Source));
             }
             (self.read, self.written, self.flushed) = (length, 0, false);
+            self.ours = false;
         }
         self.poll_pass(cx)
     }
@@ -76,19 +81,24 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
         }
         ready!(Pin::new(&mut self.to).poll_flush(cx)).map_err(sunk)?;
         self.flushed = true;
-        Poll::Ready(Ok(self.read))
+        Poll::Ready(Ok(if self.ours { 0 } else { self.read }))
     }
 
     /// Whether a frame of ours may be written now: nothing is under way, and no close has passed.
-    pub(super) fn may_close(&self) -> bool {
+    pub(super) fn may_speak(&self) -> bool {
         self.written == self.read && self.frames.at_border() && !self.frames.closed()
     }
 
-    /// Writes a frame of ours, of a control frame's length. It stands where a piece would: given up half-way, it is still
-    /// under way, and nothing but its rest can follow.
-    pub(super) async fn put(&mut self, frame: &[u8]) -> Result<(), Gone> {
+    /// A frame of ours, of a control frame's length, passes next. It stands where a piece would, so that nothing but its
+    /// rest can follow it.
+    pub(super) fn put(&mut self, frame: &[u8]) {
         self.piece[..frame.len()].copy_from_slice(frame);
         (self.read, self.written, self.flushed) = (frame.len(), 0, false);
+        self.ours = true;
+    }
+
+    /// Passes on what is under way. Given up half-way, it is still under way.
+    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
         poll_fn(|cx| self.poll_pass(cx)).await.map(drop)
     }
 
@@ -115,9 +125,10 @@ mod tests {
         let mut pipe = Pipe::new(&b"later"[..], near);
         let frame = close(Code::GoingAway, "the proxy is stopping", None);
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(pipe.may_close());
-        assert!(pin!(pipe.put(&frame)).poll(&mut cx).is_pending());
-        assert!(!pipe.may_close());
+        assert!(pipe.may_speak());
+        pipe.put(&frame);
+        assert!(pin!(pipe.flush()).poll(&mut cx).is_pending());
+        assert!(!pipe.may_speak());
         let mut taken: Vec<u8> = Vec::new();
         while taken.len() < frame.len() {
             let mut bytes = [0; 5];
@@ -128,6 +139,6 @@ mod tests {
             let _ = pipe.poll(&mut cx);
         }
         assert_eq!(taken[..frame.len()], frame);
-        assert!(pipe.frames.closed() && !pipe.may_close());
+        assert!(pipe.frames.closed() && !pipe.may_speak());
     }
 }

@@ -8,9 +8,12 @@
 //! - the client is gone without a word: the worker's connection is closed at once (promise P8);
 //! - the worker is gone without a word: the client gets a close with 1011;
 //! - `timeouts.between_bytes` of silence in both directions, `timeouts.total` or the client's deadline: both ends get a
-//!   close with 1001. Pings that either end sends keep a tunnel alive: they are bytes;
+//!   close with 1001. Pings that either end sends keep a tunnel alive: they are bytes. With `timeouts.ping` the proxy sends
+//!   pings of its own, and an end that answers none is silent by itself (`signs.rs`). Their answers pass on to the other
+//!   end, which takes them for a sign of life that it did not ask for (RFC 6455 §5.5.3);
 //! - the process stops: both get a close with 1001 once nothing has passed for [`LULL`], so that what is being said is said
-//!   to its end; one that is never silent lives until the drain limit.
+//!   to its end; one that is never silent is told so between two frames when the drain limit is over. Only who then stands
+//!   inside a frame for [`LAST`] is left without a word, and counted as `overloaded` like every request that is cut.
 //!
 //! The listener drives it, on the client's connection, which so counts as open.
 
@@ -21,18 +24,17 @@ use std::sync::Arc;
 use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, response};
-use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper_util::rt::TokioIo;
+use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
-use tokio::io::{ReadHalf, WriteHalf, split};
-use tokio::time::timeout;
 
 use super::Begun;
 use super::deadlines::Deadlines;
-use super::frames::{self, Code};
+use super::frames::Code;
 use super::judge::Judgement;
-use super::pipe::{Gone, Pipe};
+use super::pipe::Gone;
+use super::pipes::{FAREWELL, Pipes};
 use super::relay::Relay;
+use super::signs::{Side, Signs};
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decide::Outcome;
@@ -41,10 +43,12 @@ use crate::fleet::Lease;
 use crate::observe::Exchange;
 use crate::units::Seconds;
 
-/// How long an end has to answer a close, or to take one.
-const FAREWELL: Seconds = Seconds(2.0);
 /// A silence in which a stopping process may close.
 const LULL: Seconds = Seconds(1.0);
+/// How long a process whose time is over waits for the end of a frame, and for the answer to its close.
+const LAST: Seconds = Seconds(0.3);
+
+const STOPPING: &str = "the proxy is stopping";
 
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 
@@ -85,6 +89,7 @@ pub struct Tunnel {
     judged: Judgement,
     deadlines: Deadlines,
     clock: Clock,
+    bytes_in: u64,
 }
 
 /// A tunnel on its way to the listener, in its answer's extensions.
@@ -109,6 +114,7 @@ pub(super) fn response(
         judged: begin.judged,
         deadlines: begin.deadlines,
         clock,
+        bytes_in: 0,
     };
     let mut head = begin.head;
     head.headers.remove(CONTENT_LENGTH);
@@ -127,26 +133,30 @@ pub fn carried<B>(answer: &mut Response<B>) -> Option<Tunnel> {
     tunnel.lock().take()
 }
 
-type Up = Pipe<ReadHalf<TokioIo<Upgraded>>, WriteHalf<TokioIo<Upgraded>>>;
-
-/// Both directions.
-struct Pipes {
-    /// From the client to the worker.
-    up: Up,
-    /// From the worker to the client.
-    down: Up,
-}
-
 /// What happens in a tunnel.
 enum Event {
     Up(usize),
     Down(usize),
     ClientGone,
     WorkerGone,
-    /// A timer fired, as this fault.
-    Due(Kind),
+    Rings(Bell),
     /// The process stops.
     Stops,
+    /// Its time is over.
+    Cut,
+}
+
+/// What it is time for.
+#[derive(Clone, Copy)]
+enum Bell {
+    /// A timer fired, as this fault.
+    Timer(Kind),
+    /// To ask an end whether it lives.
+    Ping(Side),
+    /// To say goodbye, for nothing has passed for long enough.
+    Lull,
+    /// To leave, whatever passes.
+    Last,
 }
 
 /// How a tunnel came to its end.
@@ -155,42 +165,58 @@ enum End {
     ClientGone,
     WorkerGone,
     Due(Kind),
+    Cut,
+}
+
+/// How far a tunnel has come.
+struct Course {
+    signs: Signs,
+    /// Since when an end has closed.
+    closing: Option<Seconds>,
+    /// Since when a silence counts in which a stopping process may close.
+    lull: Option<Seconds>,
+    /// When a stopping process ran out of time.
+    cut: Option<Seconds>,
 }
 
 impl Tunnel {
-    /// Passes bytes until an end closes. From when `stopping` is ready it closes as soon as it can.
-    pub async fn run(mut self, stopping: impl Future<Output = ()>) {
+    /// Passes bytes until an end closes. From when `stopping` is ready it closes as soon as it can, and when `cut` is, it
+    /// does so between any two frames.
+    pub async fn run(mut self, stopping: impl Future<Output = ()>, cut: impl Future<Output = ()>) {
         let Some(Ends { client, worker }) = self.ends.take() else {
             return;
         };
         let (Ok(client), Ok(worker)) = (client.await, worker.await) else {
             return;
         };
-        let (from_client, to_client) = split(TokioIo::new(client));
-        let (from_worker, to_worker) = split(TokioIo::new(worker));
-        let mut pipes = Pipes {
-            up: Pipe::new(from_client, to_worker),
-            down: Pipe::new(from_worker, to_client),
-        };
+        let mut pipes = Pipes::new(client, worker);
         if let Some(lease) = &mut self.lease {
             lease.first_byte(self.clock.now());
         }
-        let end = self.pass(&mut pipes, stopping).await;
+        let end = self.pass(&mut pipes, stopping, cut).await;
         self.close(&mut pipes, end).await;
     }
 
-    async fn pass(&mut self, pipes: &mut Pipes, stopping: impl Future<Output = ()>) -> End {
-        let mut stopping = pin!(stopping);
-        // Since when a silence counts in which a stopping process may close.
-        let mut lull = None;
+    async fn pass(
+        &mut self,
+        pipes: &mut Pipes,
+        stopping: impl Future<Output = ()>,
+        cut: impl Future<Output = ()>,
+    ) -> End {
+        let (mut stopping, mut cut) = (pin!(stopping), pin!(cut));
         let mut alarm = Alarm::new(self.clock);
-        let mut heard = self.clock.now();
-        let mut closing = None;
-        let mut bytes_in = 0;
+        let mut course = Course {
+            signs: Signs::new(self.clock.now()),
+            closing: None,
+            lull: None,
+            cut: None,
+        };
         loop {
-            let due = self.due(heard, closing, lull);
+            if course.cut.is_some() {
+                pipes.part(STOPPING);
+            }
+            let due = self.due(&course);
             let event = tokio::select! {
-                biased;
                 event = poll_fn(|cx| pipes.up.poll(cx)) => match event {
                     Ok(length) => Event::Up(length),
                     Err(Gone::Source) => Event::ClientGone,
@@ -201,88 +227,118 @@ impl Tunnel {
                     Err(Gone::Source) => Event::WorkerGone,
                     Err(Gone::Sink) => Event::ClientGone,
                 },
-                kind = ring(&mut alarm, due) => Event::Due(kind),
-                () = &mut stopping, if lull.is_none() => Event::Stops,
+                bell = ring(&mut alarm, due) => Event::Rings(bell),
+                () = &mut stopping, if course.lull.is_none() => Event::Stops,
+                () = &mut cut, if course.cut.is_none() => Event::Cut,
             };
-            let now = self.clock.now();
-            match event {
-                Event::Up(length) => {
-                    heard = now;
-                    bytes_in += length as u64;
-                    self.exchange.bytes_in(bytes_in);
-                }
-                Event::Down(length) => {
-                    heard = now;
-                    self.exchange.add_bytes_out(length as u64);
-                    if let Some(lease) = &self.lease {
-                        lease.heard(0, now);
-                    }
-                }
-                Event::Stops => lull = Some(heard),
-                Event::Due(Kind::Overloaded) => {
-                    pipes.farewell("the proxy is stopping").await;
-                    // Where both ends are inside a frame, nothing was said: the next lull may do.
-                    lull = Some(self.clock.now());
-                }
-                Event::Due(_) | Event::ClientGone | Event::WorkerGone if pipes.closes() => {
-                    return End::Closed;
-                }
-                Event::Due(kind) => return End::Due(kind),
-                Event::ClientGone => return End::ClientGone,
-                Event::WorkerGone => return End::WorkerGone,
-            }
-            if closing.is_none() && pipes.closes() {
-                closing = Some(now);
+            if let Some(end) = self.took(event, &mut course, pipes).await {
+                return end;
             }
         }
     }
 
-    /// The timer that fires next: the farewell's once an end has closed, the lull's when the process stops.
-    fn due(
-        &self,
-        heard: Seconds,
-        closing: Option<Seconds>,
-        lull: Option<Seconds>,
-    ) -> Option<(Seconds, Kind)> {
-        if let Some(since) = closing {
-            return Some((since + FAREWELL, Kind::Stalled));
+    /// Takes note of an event; it may be the end.
+    async fn took(&mut self, event: Event, course: &mut Course, pipes: &mut Pipes) -> Option<End> {
+        let now = self.clock.now();
+        match event {
+            // A frame of ours has passed.
+            Event::Up(0) | Event::Down(0) => {}
+            Event::Up(length) => {
+                course.signs.heard(Side::Client, now);
+                self.bytes_in += length as u64;
+                self.exchange.bytes_in(self.bytes_in);
+            }
+            Event::Down(length) => {
+                course.signs.heard(Side::Worker, now);
+                self.exchange.add_bytes_out(length as u64);
+                if let Some(lease) = &self.lease {
+                    lease.heard(0, now);
+                }
+            }
+            Event::Stops => course.lull = Some(course.signs.last()),
+            Event::Cut => course.cut = Some(now),
+            Event::Rings(Bell::Ping(side)) => {
+                let asked = pipes.ping(side);
+                course.signs.tried(side, asked, now);
+            }
+            Event::Rings(Bell::Lull) => {
+                pipes.farewell(STOPPING).await;
+                // Where both ends are inside a frame, nothing was said: the next lull may do.
+                course.lull = Some(self.clock.now());
+            }
+            Event::Rings(Bell::Last) if pipes.closed() => return Some(End::Closed),
+            Event::Rings(Bell::Last) => return Some(End::Cut),
+            Event::Rings(_) | Event::ClientGone | Event::WorkerGone if pipes.closes() => {
+                return Some(End::Closed);
+            }
+            Event::Rings(Bell::Timer(kind)) => return Some(End::Due(kind)),
+            Event::ClientGone => return Some(End::ClientGone),
+            Event::WorkerGone => return Some(End::WorkerGone),
         }
-        let timer = self.deadlines.next(Some(heard), None);
-        let timer = timer.map(|(due, kind, ..)| (due, kind));
-        let lull = lull.map(|since| (since.max(heard) + LULL, Kind::Overloaded));
-        match (timer, lull) {
-            (Some(timer), Some(lull)) if timer.0 < lull.0 => Some(timer),
-            (timer, lull) => lull.or(timer),
+        if course.closing.is_none() && pipes.closes() {
+            course.closing = Some(now);
         }
+        None
+    }
+
+    /// What it is time for next: once an end has closed nothing but the end.
+    fn due(&self, course: &Course) -> Option<(Seconds, Bell)> {
+        let signs = &course.signs;
+        let last = course.cut.map(|since| (since + LAST, Bell::Last));
+        let bells = if let Some(since) = course.closing {
+            [
+                Some((since + FAREWELL, Bell::Timer(Kind::Stalled))),
+                None,
+                None,
+                last,
+            ]
+        } else {
+            let timer = self.deadlines.next(Some(signs.silent_since()), None);
+            let timer = timer.map(|(due, kind, ..)| (due, Bell::Timer(kind)));
+            let lull = course
+                .lull
+                .map(|since| (since.max(signs.last()) + LULL, Bell::Lull));
+            let ping = self.deadlines.ping.filter(|_| lull.is_none());
+            let ping = ping.map(|every| signs.next(every));
+            [
+                timer,
+                lull,
+                ping.map(|(due, side)| (due, Bell::Ping(side))),
+                last,
+            ]
+        };
+        let bells = bells.into_iter().flatten();
+        bells.min_by(|(one, _), (other, _)| one.0.total_cmp(&other.0))
     }
 
     /// Tells both ends, and writes down how it ended.
     async fn close(mut self, pipes: &mut Pipes, end: End) {
-        let outcome = match end {
-            End::Closed => self.judged.outcome,
+        let (outcome, label) = match end {
+            End::Closed => (self.judged.outcome, self.judged.label),
             End::ClientGone => return,
             End::WorkerGone => {
                 self.exchange.broke(Kind::WorkerFailed);
                 pipes.tell_client(Code::Failed, "the worker is gone").await;
-                Outcome::Lost
+                (Outcome::Lost, Kind::WorkerFailed.label())
             }
             End::Due(kind) => {
                 self.exchange.broke(kind);
                 pipes.farewell(kind.label()).await;
-                Outcome::Gone
+                (Outcome::Gone, kind.label())
+            }
+            // An end stood inside a frame to the last, so that it could not be told.
+            End::Cut => {
+                self.exchange.broke(Kind::Overloaded);
+                (Outcome::Gone, Kind::Overloaded.label())
             }
         };
-        pipes.shut().await;
         self.exchange.complete();
         if let Some(lease) = self.lease.take() {
-            let label = match end {
-                End::WorkerGone => Kind::WorkerFailed.label(),
-                End::Due(kind) => kind.label(),
-                End::Closed | End::ClientGone => self.judged.label,
-            };
             self.exchange.attempt_ended(lease.worker(), label);
             lease.finish(outcome);
         }
+        drop(self);
+        pipes.shut().await;
     }
 }
 
@@ -296,40 +352,11 @@ impl Drop for Tunnel {
     }
 }
 
-impl Pipes {
-    /// Whether an end has closed.
-    fn closes(&self) -> bool {
-        self.up.frames.closed() || self.down.frames.closed()
-    }
-
-    /// Both ends are told that this one goes away.
-    async fn farewell(&mut self, why: &str) {
-        self.tell_client(Code::GoingAway, why).await;
-        if self.up.may_close() {
-            let frame = frames::close(Code::GoingAway, why, Some(rand::random()));
-            // Who does not take it in time gets no other.
-            let _ = timeout(FAREWELL.to_duration(), self.up.put(&frame)).await;
-        }
-    }
-
-    async fn tell_client(&mut self, code: Code, why: &str) {
-        if self.down.may_close() {
-            let frame = frames::close(code, why, None);
-            let _ = timeout(FAREWELL.to_duration(), self.down.put(&frame)).await;
-        }
-    }
-
-    async fn shut(&mut self) {
-        let both = async { tokio::join!(self.up.shut(), self.down.shut()) };
-        let _ = timeout(FAREWELL.to_duration(), both).await;
-    }
-}
-
-async fn ring(alarm: &mut Alarm, due: Option<(Seconds, Kind)>) -> Kind {
+async fn ring(alarm: &mut Alarm, due: Option<(Seconds, Bell)>) -> Bell {
     match due {
-        Some((due, kind)) => {
+        Some((due, bell)) => {
             poll_fn(|cx| alarm.poll(cx, due)).await;
-            kind
+            bell
         }
         None => std::future::pending().await,
     }

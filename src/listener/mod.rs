@@ -264,14 +264,11 @@ struct Opened {
 }
 
 impl Opened {
-    /// Passes bytes until an end closes; once the gate is cut it is left where it stands.
+    /// Passes bytes until an end closes.
     async fn run(self, gate: &Gate) {
-        let mut stopping = gate.told();
-        let mut cut = gate.told();
-        tokio::select! {
-            () = self.tunnel.run(stopping.to(Phase::Draining)) => {}
-            () = cut.to(Phase::Cut) => {}
-        }
+        let (mut stopping, mut cut) = (gate.told(), gate.told());
+        let stopping = stopping.to(Phase::Draining);
+        self.tunnel.run(stopping, cut.to(Phase::Cut)).await;
     }
 }
 

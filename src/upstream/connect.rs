@@ -8,7 +8,9 @@ use std::time::Duration;
 use hyper::client::conn::{http1, http2};
 use hyper::rt::{Read, Write};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -18,7 +20,7 @@ use super::names::Addresses;
 use super::wire::{Tag, Wire};
 use super::{Loss, Outgoing};
 use crate::clock::Clock;
-use crate::config::plan::{Origin, Protocol};
+use crate::config::plan::{ClientTls, Origin, Protocol};
 use crate::units::Seconds;
 
 /// Linux' EMFILE and ENFILE: no descriptor is left to the process, or to the system.
@@ -90,37 +92,57 @@ impl Connector {
             }
             Protocol::Https => {
                 let (wire, tag) = Wire::new(stream);
-                let left = began + limit - self.clock.now();
-                let shaken = timeout(left.to_duration(), self.tls(wire)).await;
-                let passed = self.clock.now() - began;
-                let wire = shaken.map_err(|_| Loss::ConnectTimeout { limit, passed })??;
+                let config = self.trust()?.config.clone();
+                let wire = self.tls(wire, config, (began, limit)).await?;
                 http1(TokioIo::new(wire), tag).await
             }
-            Protocol::H2c => {
-                let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-                    .timer(TokioTimer::new())
-                    .keep_alive_interval(Duration::from_secs(20))
-                    .handshake(TokioIo::new(stream))
-                    .await
-                    .map_err(|error| lost(&error))?;
-                run(connection);
-                Ok(Sender::Http2(sender))
+            Protocol::H2c => http2(TokioIo::new(stream)).await,
+            Protocol::H2 => {
+                let config = self.trust()?.for_http2();
+                let wire = self.tls(stream, config, (began, limit)).await?;
+                if wire.get_ref().1.alpn_protocol() != Some(b"h2") {
+                    return Err(Loss::Refused("TLS: there is no HTTP/2 there".to_owned()));
+                }
+                http2(TokioIo::new(wire)).await
             }
         }
     }
 }
 
 impl Connector {
-    /// The same connection within TLS, if the worker is whom it should be.
-    async fn tls(&self, wire: Wire) -> Result<TlsStream<Wire>, Loss> {
-        let refused = |cause: &dyn std::fmt::Display| Loss::Refused(format!("TLS: {cause}"));
-        let trust = self.origin.tls.as_ref();
-        let trust = trust.ok_or_else(|| refused(&"nobody is trusted"))?;
-        let name = ServerName::try_from(self.origin.host.clone());
-        let name = name.map_err(|error| refused(&error))?;
-        let shaken = TlsConnector::from(trust.config.clone()).connect(name, wire);
-        shaken.await.map_err(|error| refused(&error))
+    /// Whom the worker is believed to be.
+    fn trust(&self) -> Result<&ClientTls, Loss> {
+        let trust = self.origin.tls.as_deref();
+        trust.ok_or_else(|| unshaken(&"nobody is trusted"))
     }
+
+    /// The same connection within TLS, if the worker is whom it should be; all of opening it began then and may take so
+    /// long.
+    async fn tls<IO>(
+        &self,
+        wire: IO,
+        config: Arc<ClientConfig>,
+        (began, limit): (Seconds, Seconds),
+    ) -> Result<TlsStream<IO>, Loss>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = ServerName::try_from(self.origin.host.clone());
+        let name = name.map_err(|error| unshaken(&error))?;
+        let left = began + limit - self.clock.now();
+        let shaking = TlsConnector::from(config).connect(name, wire);
+        match timeout(left.to_duration(), shaking).await {
+            Ok(shaken) => shaken.map_err(|error| unshaken(&error)),
+            Err(_) => Err(Loss::ConnectTimeout {
+                limit,
+                passed: self.clock.now() - began,
+            }),
+        }
+    }
+}
+
+fn unshaken(cause: &dyn std::fmt::Display) -> Loss {
+    Loss::Refused(format!("TLS: {cause}"))
 }
 
 async fn http1<IO>(io: IO, tag: Tag) -> Result<Sender, Loss>
@@ -130,6 +152,20 @@ where
     let (sender, connection) = http1::handshake(io).await.map_err(|error| lost(&error))?;
     run(connection.with_upgrades());
     Ok(Sender::Http1(Http1 { sender, tag }))
+}
+
+async fn http2<IO>(io: IO) -> Result<Sender, Loss>
+where
+    IO: Read + Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(20))
+        .handshake(io)
+        .await
+        .map_err(|error| lost(&error))?;
+    run(connection);
+    Ok(Sender::Http2(sender))
 }
 
 #[expect(

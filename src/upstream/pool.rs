@@ -24,7 +24,7 @@ use super::names::Addresses;
 use super::probe::{Question, Reply, ask, knock};
 use super::{Loss, Outgoing, UpstreamRequest};
 use crate::clock::Clock;
-use crate::config::plan::{Origin, Protocol};
+use crate::config::plan::Origin;
 use crate::units::Seconds;
 
 /// Kept connections per worker and thread.
@@ -119,7 +119,7 @@ impl Upstream {
     /// The connections that carry gRPC: those to its gRPC port, or these, where HTTP/2 is spoken.
     #[must_use]
     pub fn grpc(self: &Arc<Self>) -> Option<&Arc<Self>> {
-        let own = Some(self).filter(|own| own.origin().protocol == Protocol::H2c);
+        let own = Some(self).filter(|own| own.origin().protocol.is_http2());
         self.grpc.as_ref().or(own)
     }
 
@@ -162,9 +162,10 @@ impl Upstream {
         connect: Seconds,
         resend: &mut Resend,
     ) -> Result<Sent, Loss> {
-        match self.connector.origin.protocol {
-            Protocol::Http1 | Protocol::Https => self.send_http1(draft, connect, resend).await,
-            Protocol::H2c => self.send_http2(draft, connect, resend).await,
+        if self.origin().protocol.is_http2() {
+            self.send_http2(draft, connect, resend).await
+        } else {
+            self.send_http1(draft, connect, resend).await
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -62,6 +63,11 @@ impl Answer {
         })
     }
 
+    /// Whether its connection may be used again.
+    pub fn keeps_its_connection(&self) -> bool {
+        self.complete && self.header("connection") != Some("close")
+    }
+
     /// `x-forebay-reason`.
     pub fn reason(&self) -> Option<&str> {
         self.header("x-forebay-reason")
@@ -115,6 +121,14 @@ impl Client {
         })
     }
 
+    /// Connects, to wait so long for bytes.
+    #[track_caller]
+    pub fn patient(address: SocketAddr, patience: Duration) -> Self {
+        let client = Client::connect(address);
+        client.stream.set_read_timeout(Some(patience)).unwrap();
+        client
+    }
+
     /// Sends bytes as they are.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) -> &mut Self {
@@ -148,6 +162,14 @@ impl Client {
         } else {
             self.answer()
         }
+    }
+
+    /// Sends a request and reads its answer, as far as it comes; `None` when the peer closed before its head.
+    pub fn try_call(&mut self, method: &str, target: &str, body: &str) -> Option<Answer> {
+        self.try_send(&request(method, target, &[], body.as_bytes()));
+        let mut answer = self.try_head()?;
+        self.finish(&mut answer);
+        Some(answer)
     }
 
     /// Says that nothing more will be sent, if the peer is still there.
@@ -284,7 +306,7 @@ impl Client {
             }
             Err(problem) => {
                 let reset = problem.kind() == std::io::ErrorKind::ConnectionReset;
-                assert!(reset, "waited {PATIENCE:?} in vain for bytes: {problem}");
+                assert!(reset, "waited in vain for bytes: {problem}");
                 false
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use forebay::facts::length_prefixed;
+use forebay::facts::{first_message, length_prefixed};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -14,7 +14,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 /// Where a call stands.
@@ -81,6 +82,11 @@ impl GrpcWorker {
         Some(worker)
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Its address as the configuration says it.
     pub fn url(&self) -> String {
         format!("h2c://{}", self.address)
@@ -99,6 +105,71 @@ impl GrpcWorker {
     /// What it was asked.
     pub fn heard(&self) -> Vec<Heard> {
         self.shared.lock().heard.clone()
+    }
+}
+
+/// A stream of a client's that goes on while its answer comes.
+pub struct Talk {
+    runtime: Runtime,
+    says: Option<mpsc::Sender<Result<Frame<Bytes>, &'static str>>>,
+    hears: Incoming,
+}
+
+impl Talk {
+    /// Begins one on a connection of its own; comes back with the head of its answer.
+    pub fn open(proxy: SocketAddr, path: &str) -> Self {
+        let builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = { builder }.worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let (says, pieces) = mpsc::channel(1);
+        let request = Request::post(format!("http://{proxy}{path}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(Pieces(pieces))
+            .unwrap();
+        let hears = runtime.block_on(async {
+            let stream = TcpStream::connect(proxy).await.unwrap();
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                    .await
+                    .unwrap();
+            #[expect(clippy::disallowed_methods, reason = "ends with the runtime")]
+            tokio::spawn(connection);
+            sender.send_request(request).await.unwrap().into_body()
+        });
+        Talk {
+            runtime,
+            says: Some(says),
+            hears,
+        }
+    }
+
+    /// Says this; the message that comes back, with its prefix.
+    pub fn say(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let piece = Frame::data(Bytes::copy_from_slice(bytes));
+        let says = self.says.clone().unwrap();
+        self.runtime.block_on(async {
+            says.send(Ok(piece)).await.unwrap();
+            let mut heard = Vec::new();
+            while first_message(&heard).unwrap().is_none() {
+                let frame = self.hears.frame().await.unwrap().unwrap();
+                heard.extend_from_slice(&frame.into_data().unwrap());
+            }
+            heard
+        })
+    }
+
+    /// Ends its side; the status of the other's end.
+    pub fn end(&mut self) -> String {
+        self.says = None;
+        self.runtime.block_on(async {
+            loop {
+                let frame = self.hears.frame().await.expect("trailers").unwrap();
+                if let Ok(trailers) = frame.into_trailers() {
+                    return trailers["grpc-status"].to_str().unwrap().to_owned();
+                }
+            }
+        })
     }
 }
 

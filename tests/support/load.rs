@@ -1,6 +1,7 @@
 //! A load: clients that send one request after the other, each when its last was answered, or at a rate or at given times,
 //! whoever still waits.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use forebay::clock::Clock;
 use forebay::units::Seconds;
 use parking_lot::Mutex;
 
+use super::PATIENCE;
+use super::client::{Answer, Client};
 use super::proxy::Proxy;
 
 /// What is sent.
@@ -40,6 +43,8 @@ pub struct Call {
 /// Requests at times of their own, in their order. They are kept as long as a client is free.
 #[derive(Clone, Copy, Debug)]
 pub struct Timetable<'a> {
+    /// The clock that tells the times.
+    pub clock: Clock,
     /// Connections, each with one request at a time.
     pub clients: usize,
     /// The requests.
@@ -51,8 +56,12 @@ pub struct Timetable<'a> {
 pub struct Ended {
     /// Its place in the order in which they are sent, from zero.
     pub number: usize,
-    /// The status of its answer.
+    /// Its id, as its answer says.
+    pub id: String,
+    /// The status of its answer; zero when none came.
     pub status: u16,
+    /// Why it is no other, as the proxy says; empty where it says nothing.
+    pub reason: String,
     /// Whether all of the answer came.
     pub complete: bool,
     /// What the answer says of itself: its body.
@@ -66,6 +75,24 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// What became of a request whose answer, if one came, is this.
+    pub fn of(number: usize, answer: Option<&Answer>, sent: Seconds, now: Seconds) -> Self {
+        let says = |name| answer.and_then(|answer| answer.header(name));
+        let header = |name| says(name).unwrap_or_default().to_owned();
+        let body = answer.map_or(&[][..], |answer| &answer.body);
+        Ended {
+            number,
+            id: header("x-request-id"),
+            status: answer.map_or(0, |answer| answer.status),
+            reason: header("x-forebay-reason"),
+            complete: answer.is_some_and(|answer| answer.complete),
+            said: String::from_utf8_lossy(body).into_owned(),
+            worker: header("x-forebay-worker"),
+            sent,
+            took: now - sent,
+        }
+    }
+
     /// Whether its client got what it asked for.
     pub fn is_good(&self) -> bool {
         self.status == 200 && self.complete
@@ -90,9 +117,9 @@ impl Running {
         self.ended.lock().len()
     }
 
-    fn start() -> Self {
+    fn start(clock: Clock) -> Self {
         Running {
-            clock: Clock::start(),
+            clock,
             taken: AtomicUsize::new(0),
             ended: Mutex::default(),
         }
@@ -101,7 +128,7 @@ impl Running {
     /// One client's part: takes the next number, for as long as there is a request to it: when it is due, its path and body.
     fn serve<'b>(
         &self,
-        proxy: &Proxy,
+        at: SocketAddr,
         request: impl Fn(usize) -> Option<(Option<Seconds>, &'b str, &'b str)>,
     ) {
         // Connected when it is needed: the proxy closes connections that ask nothing.
@@ -116,24 +143,13 @@ impl Running {
             }
             let sent = self.now();
             let answer = client
-                .get_or_insert_with(|| proxy.connect())
-                .call("POST", path, body);
-            let took = self.now() - sent;
-            if answer.header("connection") == Some("close") {
+                .get_or_insert_with(|| Client::patient(at, 4 * PATIENCE))
+                .try_call("POST", path, body);
+            let ended = Ended::of(number, answer.as_ref(), sent, self.now());
+            if answer.is_none_or(|answer| !answer.keeps_its_connection()) {
                 client = None;
             }
-            self.ended.lock().push(Ended {
-                number,
-                status: answer.status,
-                complete: answer.complete,
-                said: String::from_utf8_lossy(&answer.body).into_owned(),
-                worker: answer
-                    .header("x-forebay-worker")
-                    .unwrap_or_default()
-                    .to_owned(),
-                sent,
-                took,
-            });
+            self.ended.lock().push(ended);
         }
     }
 }
@@ -141,10 +157,10 @@ impl Running {
 impl Load<'_> {
     /// Sends it all, while something else happens; what became of each request, in the order in which they ended.
     pub fn send(self, proxy: &Proxy, meanwhile: impl FnOnce(&Running)) -> Vec<Ended> {
-        let running = Running::start();
+        let running = Running::start(Clock::start());
         std::thread::scope(|scope| {
             for _ in 0..self.clients {
-                scope.spawn(|| running.serve(proxy, |number| self.request(number)));
+                scope.spawn(|| running.serve(proxy.address(), |number| self.request(number)));
             }
             meanwhile(&running);
         });
@@ -159,24 +175,25 @@ impl Load<'_> {
 }
 
 impl Timetable<'_> {
-    /// Sends it all; what became of each request, in the order in which they ended.
-    pub fn send(self, proxy: &Proxy) -> Vec<Ended> {
-        let running = Running::start();
+    /// Sends it all there, while something else happens; what became of each request, in the order in which they ended.
+    pub fn send(self, at: SocketAddr, meanwhile: impl FnOnce(&Running)) -> Vec<Ended> {
+        let running = Running::start(self.clock);
         let call = |number| {
             let call: &Call = self.calls.get(number)?;
             Some((Some(call.at), call.path, call.body.as_str()))
         };
         std::thread::scope(|scope| {
             for _ in 0..self.clients {
-                scope.spawn(|| running.serve(proxy, call));
+                scope.spawn(|| running.serve(at, call));
             }
+            meanwhile(&running);
         });
         running.ended.into_inner()
     }
 }
 
-/// Waits for a time: that of a load's next request.
-fn park_until(clock: &Clock, due: Seconds) {
+/// Waits for a time, such as that of a load's next request.
+pub fn park_until(clock: &Clock, due: Seconds) {
     loop {
         let left = (due - clock.now()).0;
         if left <= 0.0 {

@@ -1,5 +1,5 @@
-//! A long way: a relay that keeps every byte for a while, each way. A connection to it opens at once, as through an SSH
-//! tunnel, for it is the relay's near end that accepts.
+//! A relay: a long way that keeps every byte for a while, each way, or one that loses bytes. A connection to it opens at
+//! once, as through an SSH tunnel, for it is the relay's near end that accepts.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::JoinHandle;
@@ -24,6 +24,16 @@ pub struct Relay {
 impl Relay {
     /// Leads there, and takes so long each way.
     pub fn to(there: SocketAddr, way: Duration) -> Self {
+        Relay::start(there, Way { way, loses: b"" })
+    }
+
+    /// Leads there, and loses these bytes on the way back wherever they come in one read.
+    pub fn losing(there: SocketAddr, loses: &'static [u8]) -> Self {
+        let way = Duration::ZERO;
+        Relay::start(there, Way { way, loses })
+    }
+
+    fn start(there: SocketAddr, way: Way) -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -48,7 +58,12 @@ impl Relay {
         }
     }
 
-    /// Where it accepts, as the proxy's configuration says it.
+    /// Where it accepts.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same, as the proxy's configuration says it.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -63,7 +78,27 @@ impl Drop for Relay {
     }
 }
 
-async fn lead(listener: std::net::TcpListener, there: SocketAddr, way: Duration) {
+/// What becomes of bytes on their way.
+#[derive(Clone, Copy)]
+struct Way {
+    way: Duration,
+    loses: &'static [u8],
+}
+
+impl Way {
+    /// What is left of these.
+    fn leaves(self, bytes: &[u8]) -> Vec<u8> {
+        let lost = memchr::memmem::find_iter(bytes, self.loses);
+        let starts = lost.filter(|_| !self.loses.is_empty());
+        let mut left = bytes.to_vec();
+        for start in starts.collect::<Vec<_>>().into_iter().rev() {
+            left.drain(start..start + self.loses.len());
+        }
+        left
+    }
+}
+
+async fn lead(listener: std::net::TcpListener, there: SocketAddr, way: Way) {
     let listener = TcpListener::from_std(listener).unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     loop {
@@ -73,19 +108,20 @@ async fn lead(listener: std::net::TcpListener, there: SocketAddr, way: Duration)
         };
         let (near_in, near_out) = near.into_split();
         let (far_in, far_out) = far.into_split();
-        tasks.spawn(carry(near_in, far_out, way));
+        tasks.spawn(carry(near_in, far_out, Way { loses: b"", ..way }));
         tasks.spawn(carry(far_in, near_out, way));
     }
 }
 
 /// Carries bytes one way, each so long after it came.
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Duration) {
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way) {
     let clock = Clock::start();
     let (sender, mut waiting) = mpsc::unbounded_channel::<(Seconds, Vec<u8>)>();
     let read = async move {
         let mut bytes = vec![0; 16 * 1024];
         while let Ok(count @ 1..) = from.read(&mut bytes).await {
-            let _ = sender.send((clock.now() + Seconds::from(way), bytes[..count].to_vec()));
+            let due = clock.now() + Seconds::from(way.way);
+            let _ = sender.send((due, way.leaves(&bytes[..count])));
         }
     };
     let write = async move {

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned, SupportedCipherSuite,
     SupportedProtocolVersion,
 };
 use tokio_rustls::TlsAcceptor;
@@ -94,6 +95,8 @@ pub struct Caller<'a> {
     pub versions: &'a [&'static SupportedProtocolVersion],
     pub alpn: &'a [&'a [u8]],
     pub shows: Option<&'a Files>,
+    /// Ciphers, the one it likes best first.
+    pub suites: Vec<SupportedCipherSuite>,
 }
 
 impl Caller<'_> {
@@ -103,11 +106,15 @@ impl Caller<'_> {
             versions: rustls::ALL_VERSIONS,
             alpn: &[],
             shows: None,
+            suites: rustls::crypto::ring::ALL_CIPHER_SUITES.to_vec(),
         }
     }
 
     pub fn config(&self) -> ClientConfig {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(CryptoProvider {
+            cipher_suites: self.suites.clone(),
+            ..rustls::crypto::ring::default_provider()
+        });
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.versions)
             .unwrap()
@@ -153,6 +160,16 @@ impl Caller<'_> {
 
 /// Speaks TLS for a worker that does not; ends with the test's process.
 pub fn front(files: &Files, client_ca: Option<&Path>, worker: SocketAddr) -> SocketAddr {
+    front_for(files, client_ca, worker, &[])
+}
+
+/// The same, and agrees to what a worker of these protocols speaks.
+pub fn front_for(
+    files: &Files,
+    client_ca: Option<&Path>,
+    worker: SocketAddr,
+    alpn: &[&[u8]],
+) -> SocketAddr {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -165,7 +182,8 @@ pub fn front(files: &Files, client_ca: Option<&Path>, worker: SocketAddr) -> Soc
         }
     };
     let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
-    let config = config.with_single_cert(chain(&files.cert), key).unwrap();
+    let mut config = config.with_single_cert(chain(&files.cert), key).unwrap();
+    config.alpn_protocols = alpn.iter().map(|word| word.to_vec()).collect();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -26,8 +26,9 @@ pub type Frame = (u8, Vec<u8>);
 
 /// A worker that says every frame again. It runs until the test ends.
 ///
-/// Four texts mean something else to it: `bye` closes as RFC 6455 has it, `die` closes without a word, `half` is answered
-/// by the head of a frame whose payload never comes, `refuse` is what its path ends in when it answers 403.
+/// Five texts mean something else to it: `bye` closes as RFC 6455 has it, `die` closes without a word, `hush` is the last
+/// that it answers in any way, `half` is answered by the head of a frame whose payload never comes, `refuse` is what its
+/// path ends in when it answers 403.
 pub struct EchoWorker {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -55,6 +56,11 @@ impl EchoWorker {
             }
         });
         worker
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Its address as the configuration says it.
@@ -114,6 +120,9 @@ fn serve(stream: TcpStream, heads: &Mutex<Vec<String>>) -> std::io::Result<()> {
                 return read_frame(&mut read).map(drop);
             }
             (_, payload) if payload == b"die" => return Ok(()),
+            (_, payload) if payload == b"hush" => loop {
+                read_frame(&mut read)?;
+            },
             (_, payload) if payload == b"half" => write.write_all(&[0x80 | TEXT, 4])?,
             (opcode, payload) => write.write_all(&frame(opcode, &payload, false))?,
         }

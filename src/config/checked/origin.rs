@@ -49,19 +49,9 @@ pub fn named(url: &str) -> Option<Origin> {
     Some(origin)
 }
 
-/// Where a worker speaks gRPC: another port of the same host, HTTP/2 in the clear. Who asks for TLS is told that there is
-/// none, as the worker's key goes that way.
+/// Where a worker speaks gRPC: another port of the same host, HTTP/2 in the clear or within TLS.
 pub fn grpc(value: Value<'_>, worker: Option<&Origin>) -> Option<Origin> {
-    let text = value.text()?;
-    let parsed = parse(&text).ok();
-    if parsed.as_ref().map(|found| found.protocol) == Some(Protocol::Https) {
-        let plain = text.replacen("https", "h2c", 1);
-        value.refuse_for(
-            "gRPC is spoken in the clear (h2c), and https:// asks for TLS",
-            format!("where nobody else hears the calls and the worker's key, write: grpc_url = \"{plain}\""),
-        );
-        return None;
-    }
+    let parsed = parse(&value.text()?).ok();
     if worker
         .zip(parsed)
         .is_some_and(|(worker, found)| worker.host != found.host)
@@ -70,10 +60,12 @@ pub fn grpc(value: Value<'_>, worker: Option<&Origin>) -> Option<Origin> {
         return None;
     }
     let found = origin(value)?;
-    Some(Origin {
-        protocol: Protocol::H2c,
-        ..found
-    })
+    let protocol = if found.protocol.is_within_tls() {
+        Protocol::H2
+    } else {
+        Protocol::H2c
+    };
+    Some(Origin { protocol, ..found })
 }
 
 /// Where a worker's metrics are: a URL of its own, whose path is the whole target.
@@ -115,7 +107,7 @@ fn parse(text: &str) -> Result<Origin, Flaw> {
     }
     let usual = match protocol {
         Protocol::Http1 | Protocol::H2c => 80,
-        Protocol::Https => 443,
+        Protocol::Https | Protocol::H2 => 443,
     };
     let port = port(&uri, host)?.unwrap_or(usual);
     let authority = if port == usual {

@@ -1,6 +1,6 @@
 //! What is no mistake, and yet does not do what it seems to: said by `forebay check` and at the start.
 
-use super::super::plan::{Plan, TenantPlan, WorkerPlan};
+use super::super::plan::{Plan, TenantPlan, Timeouts, WorkerPlan};
 use crate::config::typed::Section;
 use crate::decide::{Amount, BudgetRule};
 use crate::units::Seconds;
@@ -28,6 +28,7 @@ pub fn remarks(root: &Section<'_>, plan: &Plan) -> Vec<String> {
     if queue.given("newest_first").is_some() {
         futile_newest_first(plan, &mut remarks);
     }
+    futile_ping(plan, &mut remarks);
     futile_swap_after(plan, &mut remarks);
     futile_heartbeat(plan, &mut remarks);
     futile_reserve(plan, &mut remarks);
@@ -122,6 +123,23 @@ fn futile_heartbeat(plan: &Plan, remarks: &mut Vec<String>) {
     if let Some(heartbeat) = plan.queue.heartbeat.filter(|beat| *beat >= longest) {
         remarks.push(format!(
             "queue: heartbeat = {heartbeat} never comes: nobody waits longer than {longest}"
+        ));
+    }
+}
+
+/// A WebSocket is closed before either of its ends is asked whether it lives.
+fn futile_ping(plan: &Plan, remarks: &mut Vec<String>) {
+    let Timeouts {
+        ping: Some(ping),
+        between_bytes: Some(silence),
+        ..
+    } = plan.timeouts
+    else {
+        return;
+    };
+    if ping >= silence {
+        remarks.push(format!(
+            "timeouts: ping = {ping} never comes: between_bytes = {silence} closes a silent WebSocket before"
         ));
     }
 }

@@ -10,12 +10,14 @@ pub fn timeouts(section: &Section<'_>) -> Option<Timeouts> {
     let answer = section.timer("answer");
     let between_bytes = section.timer("between_bytes");
     let total = section.timer("total");
+    let ping = section.timer("ping");
     Some(Timeouts {
         connect: connect?,
         first_byte: first_byte?,
         answer: answer?,
         between_bytes: between_bytes?,
         total: total?,
+        ping: ping?,
     })
 }
 
@@ -28,5 +30,6 @@ pub fn overrides(section: &Section<'_>) -> TimeoutOverrides {
         answer: timer("answer"),
         between_bytes: timer("between_bytes"),
         total: timer("total"),
+        ping: timer("ping"),
     }
 }

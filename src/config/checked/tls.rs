@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::plan::{CertFile, ClientTls, Identity, Origin, Protocol, ServerTls};
+use crate::config::plan::{CertFile, ClientTls, Identity, Origin, ServerTls};
 use crate::config::typed::{Section, Value};
 
 /// What clients are shown: one table, or a list of them for several names.
@@ -37,10 +37,10 @@ pub fn server(value: &Value<'_>) -> Option<Arc<ServerTls>> {
 }
 
 /// How a worker is known wherever it is spoken to by TLS.
-pub fn trust(section: &Section<'_>, origins: [Option<&mut Origin>; 2]) -> Option<()> {
+pub fn trust(section: &Section<'_>, origins: [Option<&mut Origin>; 3]) -> Option<()> {
     let [ca, own] = ["ca", "client_cert"].map(|key| section.given(key));
     let known: Vec<_> = origins.into_iter().flatten().collect();
-    let within_tls = |origin: &&mut Origin| origin.protocol == Protocol::Https;
+    let within_tls = |origin: &&mut Origin| origin.protocol.is_within_tls();
     if !known.is_empty() && !known.iter().any(within_tls) {
         for value in ca.iter().chain(&own) {
             let way_out = "write: url = \"https://…\", or leave this out";

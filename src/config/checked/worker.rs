@@ -59,9 +59,9 @@ fn worker(
     let test = section
         .value("test")
         .and_then(|value| test_request::test(&value));
-    let grpc = given("grpc_url").and_then(|value| origin::grpc(value, origin.as_ref()));
+    let mut grpc = given("grpc_url").and_then(|value| origin::grpc(value, origin.as_ref()));
     let mut metrics = given("metrics_url").and_then(origin::metrics);
-    let trust = tls::trust(section, [origin.as_mut(), metrics.as_mut()]);
+    let trust = tls::trust(section, [origin.as_mut(), metrics.as_mut(), grpc.as_mut()]);
     let tier = section.count("tier");
     let tags = tags::tags(section);
     let optional = section.value("optional").and_then(|value| value.flag());

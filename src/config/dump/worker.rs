@@ -37,6 +37,8 @@ pub(super) fn show_worker(worker: &WorkerPlan) -> String {
         .iter()
         .map(|(name, _)| (name.as_str(), text(HIDDEN)))
         .collect();
+    let origins = [Some(origin), metrics.as_ref(), grpc.as_ref()].into_iter();
+    let mut trust = origins.flatten().filter_map(|origin| origin.tls.as_ref());
     object(&[
         ("name", text(name)),
         ("url", show_origin(origin)),
@@ -63,10 +65,7 @@ pub(super) fn show_worker(worker: &WorkerPlan) -> String {
         ("metrics_url", or_null(metrics.as_ref().map(show_origin))),
         ("tier", tier.to_string()),
         ("tags", list(tags.iter().map(text))),
-        (
-            "tls",
-            or_null(origin.tls.as_ref().map(|tls| show_trust(tls))),
-        ),
+        ("tls", or_null(trust.next().map(|tls| show_trust(tls)))),
         ("optional", optional.to_string()),
         ("timeouts", show_overrides(timeouts)),
     ])

@@ -83,6 +83,8 @@ impl ServerTls {
         };
         let mut config = asked.with_cert_resolver(Arc::new(ByName(shown)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // The strongest that both have, whatever a client puts first.
+        config.ignore_client_order = true;
         config.ticketer = ring::Ticketer::new().map_err(|error| error.to_string())?;
         Ok(ServerTls {
             identities,
@@ -137,6 +139,16 @@ impl ClientTls {
             identity,
             config: Arc::new(config),
         })
+    }
+}
+
+impl ClientTls {
+    /// The same for HTTP/2: which one is spoken is agreed on by ALPN.
+    #[must_use]
+    pub fn for_http2(&self) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Arc::new(config)
     }
 }
 

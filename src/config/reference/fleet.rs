@@ -456,7 +456,7 @@ pub(super) const FLEET: &[Row] = &[
         key: "worker.grpc_url",
         kind: GRPC_URL,
         unset: Unset::Means("the worker's url, if that is h2c"),
-        purpose: "Where the worker speaks gRPC in the clear, on the host of its url. Calls of KServe's gRPC service go there: inference.GRPCInferenceService, alone and in streams. Triton has gRPC on a port of its own, 8001. A worker that has none is passed over for them.",
+        purpose: "Where the worker speaks gRPC, on the host of its url: in the clear, or with https:// within TLS as ca and client_cert say. Calls of KServe's gRPC service go there: inference.GRPCInferenceService, alone and in streams. Triton has gRPC on a port of its own, 8001. A worker that has none is passed over for them.",
         example: "grpc_url = \"h2c://127.0.0.1:8001\"",
         see: &["worker.url"],
     },

@@ -135,7 +135,7 @@ pub(super) const TEST: Kind = Kind::Free {
 };
 pub(super) const GRPC_URL: Kind = Kind::Free {
     syntax: "URL",
-    allowed: "h2c://HOST:PORT, with the host of url",
+    allowed: "h2c://HOST:PORT or https://HOST:PORT, with the host of url",
 };
 pub(super) const METRICS_URL: Kind = Kind::Free {
     syntax: "URL",

@@ -251,9 +251,9 @@ pub(super) const PROCESS: &[Row] = &[
         key: "timeouts.between_bytes",
         kind: TIMER,
         unset: Unset::Is("\"5m\""),
-        purpose: "Silence inside an answer; the only timer that breaks a stream which has begun, but for total. On a WebSocket, silence in both directions.",
+        purpose: "Silence inside an answer; the only timer that breaks a stream which has begun, but for total. On a WebSocket, silence in both directions, or of an end that answers no ping.",
         example: "between_bytes = \"30s\"",
-        see: &["timeouts.total"],
+        see: &["timeouts.total", "timeouts.ping"],
     },
     Row {
         key: "timeouts.total",
@@ -262,6 +262,14 @@ pub(super) const PROCESS: &[Row] = &[
         purpose: "The whole exchange, from the request's head to the answer's last byte.",
         example: "total = \"1h\"",
         see: &["timeouts.answer", "timeouts.between_bytes"],
+    },
+    Row {
+        key: "timeouts.ping",
+        kind: TIMER,
+        unset: Unset::Is("\"off\""),
+        purpose: "Silence of an end of a WebSocket after which it is sent a ping. Its answer counts as life, so that a quiet WebSocket stays open and one whose end is dead is closed after between_bytes.",
+        example: "ping = \"20s\"",
+        see: &["timeouts.between_bytes"],
     },
     Row {
         key: "dns",
