@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u8); 17] = [
+const FLOORS: [(&str, u8); 18] = [
     ("main", 10),
     ("cli", 9),
     ("serve", 8),
@@ -16,6 +16,7 @@ const FLOORS: [(&str, u8); 17] = [
     ("line", 6),
     ("runner", 5),
     ("engine", 4),
+    ("ensemble", 4),
     ("repository", 3),
     ("text", 3),
     ("observe", 3),
@@ -27,7 +28,7 @@ const FLOORS: [(&str, u8); 17] = [
     ("log", 2),
     ("units", 1),
 ];
-const PURE: [&str; 4] = ["batch", "tensor", "units", "fault"];
+const PURE: [&str; 5] = ["batch", "ensemble", "tensor", "units", "fault"];
 const IMPURE: [&str; 8] = [
     "tokio",
     "axum",

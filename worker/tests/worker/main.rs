@@ -8,6 +8,7 @@
 
 mod cache;
 mod embeddings;
+mod ensembles;
 mod grpc;
 mod kserve;
 mod library;
