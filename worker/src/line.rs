@@ -5,12 +5,15 @@ mod cached;
 mod classes;
 mod classify;
 mod embed;
+mod ensemble;
 mod registry;
 mod sequence;
 mod told;
 mod validate;
+mod work;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,18 +23,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use cached::Keeping;
 pub use classify::Classifier;
 pub use embed::{Embedded, Embedder, Inputs};
+pub use ensemble::Ensemble;
 pub use registry::{Registry, Standing};
 pub use sequence::{Id, Sequence, Sequencer};
-pub use validate::{Form, Named, Wanted};
+pub use validate::{Form, Named, Wanted, tensor};
+pub use work::{Platform, Work};
 
 use crate::batch::Urgency;
 use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
 use crate::log::Log;
-use crate::observe::{Count, Ledger, Tally};
+use crate::observe::{Count, Ledger, Spans, Tally};
 use crate::repository::Labels;
 use crate::runner::Runner;
-use crate::tensor::{Elements, Signature, Tensor, volume};
+use crate::tensor::{Signature, Tensor};
 use crate::units::{ModelName, Seconds};
 
 /// A model that is loaded and answers.
@@ -42,8 +47,8 @@ pub struct Model {
     pub version: u64,
     /// When its graph was written, in seconds since 1970.
     pub created: u64,
-    /// The engine's name in KServe's metadata.
-    pub platform: &'static str,
+    /// What kind of model it is, to KServe's clients.
+    pub platform: Platform,
     /// What it takes and gives.
     pub signature: Signature,
     /// The most rows of a request, where the configuration says so; 0 = it has no rows.
@@ -58,12 +63,10 @@ pub struct Model {
     pub load: Seconds,
     /// What is counted of it.
     pub tally: Arc<Tally>,
-    /// Present where its requests form sequences.
-    pub sequencer: Option<Sequencer>,
     /// Where its answers are kept, if they are.
     pub keeping: Option<Keeping>,
-    /// The threads that run it.
-    pub runner: Runner,
+    /// What answers.
+    pub work: Work,
     /// Present when it reads texts.
     pub embedder: Option<Arc<Embedder>>,
     /// Present when what it gives for a text are scores of classes.
@@ -99,7 +102,20 @@ pub struct Task {
     inputs: Vec<Tensor>,
     wanted: Vec<usize>,
     urgency: Urgency,
+    sequence: Option<Sequence>,
 }
+
+impl Task {
+    /// Through an engine.
+    async fn run(self, runner: &Runner, count: &mut Count) -> Result<Vec<Tensor>, Fault> {
+        let ran = runner.run(self.inputs, self.wanted, self.urgency).await?;
+        count.ran(ran.rows, ran.spans);
+        Ok(ran.outputs)
+    }
+}
+
+/// What a step of another model's request gives, and what it took.
+type Step<'a> = Pin<Box<dyn Future<Output = Result<(Vec<Output>, Spans), Fault>> + Send + 'a>>;
 
 /// An output as it is given.
 #[derive(Debug, PartialEq)]
@@ -117,7 +133,14 @@ pub enum Order {
     /// Load it, or load it anew.
     Load(ModelName, oneshot::Sender<Result<(), Fault>>),
     /// Take it out of service.
-    Unload(ModelName, oneshot::Sender<Result<(), Fault>>),
+    Unload {
+        /// The model.
+        name: ModelName,
+        /// Whether to take those along that it is made of.
+        members: bool,
+        /// Who wants to know how it went.
+        reply: oneshot::Sender<Result<(), Fault>>,
+    },
 }
 
 /// Everything a request needs, filled by `serve.rs`: without models while they load.
@@ -246,6 +269,17 @@ impl Model {
         outcome
     }
 
+    /// The same as a step of another model's request. An ensemble may be a step itself, hence the box.
+    fn infer_as_step(&self, request: InferRequest) -> Step<'_> {
+        Box::pin(async move {
+            let mut count = self.tally.begin();
+            let outcome = self.infer_counted(request, &mut count).await;
+            let spans = count.spans();
+            count.close(&outcome);
+            outcome.map(|outputs| (outputs, spans))
+        })
+    }
+
     async fn infer_counted(
         &self,
         request: InferRequest,
@@ -258,10 +292,11 @@ impl Model {
             inputs,
             wanted: wanted.iter().map(|(place, _)| *place).collect(),
             urgency: request.urgency,
+            sequence: request.sequence,
         };
-        let outputs = match &self.sequencer {
-            Some(sequencer) => sequencer.run(self, request.sequence, task, count).await?,
-            None => self.run(task, count).await?,
+        let outputs = match &self.work {
+            Work::Sequences(sequencer, runner) => sequencer.run(runner, task, count).await?,
+            Work::Engine(_) | Work::Ensemble(_) => self.run(task, count).await?,
         };
         let given = wanted.into_iter().zip(outputs);
         given
@@ -277,16 +312,17 @@ impl Model {
         }
     }
 
-    /// Inputs that fit, through the engine.
+    /// Inputs that fit, through the engine or the steps.
     async fn compute(&self, task: Task, count: &mut Count) -> Result<Vec<Tensor>, Fault> {
-        let Task {
-            inputs,
-            wanted,
-            urgency,
-        } = task;
-        let ran = self.runner.run(inputs, wanted, urgency).await?;
-        count.ran(ran.rows, ran.spans);
-        Ok(ran.outputs)
+        match &self.work {
+            Work::Engine(runner) | Work::Sequences(_, runner) => task.run(runner, count).await,
+            Work::Ensemble(ensemble) => {
+                let ran = ensemble.run(task).await?;
+                self.tally.executed(ran.rows, ran.spans);
+                count.ran(ran.rows, ran.spans);
+                Ok(ran.outputs)
+            }
+        }
     }
 
     /// An output in the form it is wanted in.
@@ -318,57 +354,6 @@ impl Model {
     pub fn has_rows(&self) -> bool {
         self.signature.batches() && self.most_rows != Some(0)
     }
-
-    /// Texts through an embedding model. `dimensions` is the length of vector that the client wants, if any: the first
-    /// so many. What such a vector is worth is the model's matter; those trained for it (Matryoshka representation
-    /// learning, arXiv:2205.13147) lose little.
-    pub async fn embed(
-        &self,
-        inputs: Inputs,
-        dimensions: Option<usize>,
-    ) -> Result<Embedded, Fault> {
-        let mut count = self.tally.begin();
-        let outcome = self.embed_counted(inputs, dimensions, &mut count).await;
-        count.close(&outcome);
-        outcome
-    }
-
-    async fn embed_counted(
-        &self,
-        inputs: Inputs,
-        dimensions: Option<usize>,
-        count: &mut Count,
-    ) -> Result<Embedded, Fault> {
-        let Some(embedder) = self.embedder.as_ref().filter(|_| self.classifier.is_none()) else {
-            let problem = format!("model `{}` is not an embedding model", self.name);
-            return Err(Fault::bad(problem).param("model"));
-        };
-        let width = embedder.width();
-        if let Some(asked) = dimensions.filter(|asked| !(1..=width).contains(asked)) {
-            let problem = format!("this model gives {width} dimensions or fewer, not {asked}");
-            return Err(Fault::bad(problem).param("dimensions"));
-        }
-        let mut embedded = embed::embed(self, embedder, inputs, count).await?;
-        if let Some(dimensions) = dimensions {
-            embedded.shorten(dimensions, embedder.normalizes());
-        }
-        Ok(embedded)
-    }
-}
-
-/// A tensor from what a client sent, if its shape and its number of elements agree.
-pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, Fault> {
-    let misfit =
-        |expected: String| Fault::bad(format!("input `{name}` has shape {shape:?}; {expected}"));
-    let sizes: Result<Vec<usize>, _> = shape.iter().map(|&size| usize::try_from(size)).collect();
-    let sizes = sizes.map_err(|_| misfit("expected sizes of at least 1".into()))?;
-    let count = elements.len();
-    let Some(volume) = volume(&sizes) else {
-        let beyond = format!("expected as many elements as came, which is {count}");
-        return Err(misfit(beyond));
-    };
-    let unequal = || misfit(format!("expected {volume} elements, not {count}"));
-    Tensor::new(sizes, elements).ok_or_else(unequal)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod cache;
 mod cli;
 mod clock;
 mod engine;
+mod ensemble;
 mod fault;
 mod line;
 mod log;

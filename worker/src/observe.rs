@@ -100,6 +100,11 @@ impl Count {
         self.spans = self.spans + spans;
     }
 
+    /// Where the time of all its runs went.
+    pub fn spans(&self) -> Spans {
+        self.spans
+    }
+
     /// The cache was asked, which took so long.
     pub fn looked(&mut self, what: Looked, took: Seconds) {
         self.cache = Some((what, took));

@@ -8,8 +8,10 @@
 //! once. "At once" skips exit handlers: ONNX Runtime's own would tear it down under a session that still runs, and the
 //! client would be told of a failure that is none.
 
+mod ensembles;
 mod keeper;
 pub mod load;
+mod stock;
 pub mod warm_up;
 
 use std::net::SocketAddr;

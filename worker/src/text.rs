@@ -11,7 +11,7 @@ use std::path::Path;
 use tokenizers::{Tokenizer, TruncationParams};
 
 use crate::tensor::{Elements, Tensor};
-use crate::units::{Activation, Pooling};
+use crate::units::{Activation, Padding, Pooling};
 
 /// The token ids of one text, or of two that belong together, special tokens included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,11 @@ impl From<Vec<u32>> for Row {
         let second = ids.len();
         Row { ids, second }
     }
+}
+
+/// How long the longest of these rows is.
+pub fn longest(rows: &[Row]) -> usize {
+    rows.iter().map(|row| row.ids.len()).max().unwrap_or(0)
 }
 
 /// Turns text into token ids the way the model was trained to read them.
@@ -97,9 +102,29 @@ impl Reader {
         }
     }
 
+    /// The text of these ids. `Err` says what is wrong with them.
+    pub fn write(&self, ids: &[i64], skip_special_tokens: bool) -> Result<String, String> {
+        let known = |id: &i64| {
+            let token = u32::try_from(*id).ok();
+            let token = token.filter(|token| *token < self.vocabulary);
+            token.ok_or_else(|| format!("{id} is no token here"))
+        };
+        let ids: Vec<u32> = ids.iter().map(known).collect::<Result<_, _>>()?;
+        let text = self.tokenizer.decode(&ids, skip_special_tokens);
+        text.map_err(|error| error.to_string())
+    }
+
     /// The id that fills short rows.
     pub fn pad(&self) -> u32 {
         self.pad
+    }
+
+    /// How long these rows are once they are filled up.
+    pub fn width(&self, rows: &[Row], padding: Padding) -> usize {
+        match padding {
+            Padding::Longest(multiple) => longest(rows).next_multiple_of(multiple.max(1)),
+            Padding::Most => self.max_tokens,
+        }
     }
 }
 
@@ -125,12 +150,11 @@ impl Feed {
         }
     }
 
-    /// The input's tensor for these rows, padded to the longest. `None` if there are no rows.
-    pub fn tensor(self, rows: &[Row], pad: u32) -> Option<Tensor> {
-        let width = rows.iter().map(|row| row.ids.len()).max()?;
+    /// The input's tensor for these rows, filled up to this width. `None` if one of them is longer.
+    pub fn tensor(self, rows: &[Row], width: usize, pad: u32) -> Option<Tensor> {
         let mut cells = Vec::with_capacity(rows.len() * width);
         for row in rows {
-            let filler = width - row.ids.len();
+            let filler = width.checked_sub(row.ids.len())?;
             let cell = |(place, token): (usize, &u32)| match self {
                 Feed::Ids => i64::from(*token),
                 Feed::Mask => 1,
@@ -168,7 +192,7 @@ pub fn vectors(
         {
             let states = values.chunks((tokens * width).max(1)).zip(lengths);
             states
-                .map(|(states, &length)| pool(states, length, width, pooling))
+                .map(|(states, &length)| pool(states.chunks(width).take(length), width, pooling))
                 .collect()
         }
         (_, shape) => {
@@ -187,18 +211,25 @@ pub fn vectors(
 }
 
 /// One vector from the states of a text's tokens; a text of no tokens gives zeros.
-fn pool(states: &[f32], length: usize, width: usize, pooling: Pooling) -> Vec<f32> {
-    if pooling == Pooling::Cls {
-        return states[..width].to_vec();
-    }
+pub fn pool<'a>(
+    states: impl Iterator<Item = &'a [f32]>,
+    width: usize,
+    pooling: Pooling,
+) -> Vec<f32> {
+    let counted = match pooling {
+        Pooling::Cls => 1,
+        Pooling::Mean | Pooling::None => usize::MAX,
+    };
     let mut sum = vec![0.0f32; width];
-    for state in states.chunks(width).take(length) {
+    let mut count = 0;
+    for state in states.take(counted) {
+        count += 1;
         for (total, value) in sum.iter_mut().zip(state) {
             *total += value;
         }
     }
-    let count = length.max(1) as f32;
-    sum.iter_mut().for_each(|total| *total /= count);
+    sum.iter_mut()
+        .for_each(|total| *total /= count.max(1) as f32);
     sum
 }
 
@@ -240,19 +271,21 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_padded_to_the_longest_and_the_mask_says_where() {
+    fn rows_are_filled_up_and_the_mask_says_where() {
         let pair = Row {
             ids: vec![5, 6, 7],
             second: 2,
         };
         let rows = [pair, vec![8].into()];
-        let cells = |feed: Feed| match feed.tensor(&rows, 9).unwrap().elements() {
+        let cells = |feed: Feed| match feed.tensor(&rows, 4, 9).unwrap().elements() {
             Elements::Int64(cells) => cells.clone(),
             _ => vec![],
         };
-        assert_eq!(cells(Feed::Ids), [5, 6, 7, 8, 9, 9]);
-        assert_eq!(cells(Feed::Mask), [1, 1, 1, 1, 0, 0]);
-        assert_eq!(cells(Feed::Types), [0, 0, 1, 0, 0, 0]);
+        assert_eq!(cells(Feed::Ids), [5, 6, 7, 9, 8, 9, 9, 9]);
+        assert_eq!(cells(Feed::Mask), [1, 1, 1, 0, 1, 0, 0, 0]);
+        assert_eq!(cells(Feed::Types), [0, 0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(longest(&rows), 3);
+        assert!(Feed::Ids.tensor(&rows, 2, 9).is_none());
     }
 
     #[test]

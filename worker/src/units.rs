@@ -91,3 +91,12 @@ pub enum Pooling {
     /// The graph pools by itself: its output already is one vector per text.
     None,
 }
+
+/// How short rows of token ids are filled up, so that all rows of a tensor are of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// To the length of the longest, rounded up to a multiple of this.
+    Longest(usize),
+    /// To as many tokens as a text may have.
+    Most,
+}

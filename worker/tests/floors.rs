@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u8); 18] = [
+const FLOORS: [(&str, u8); 19] = [
     ("main", 11),
     ("cli", 10),
     ("bench", 9),
@@ -17,6 +17,7 @@ const FLOORS: [(&str, u8); 18] = [
     ("line", 6),
     ("runner", 5),
     ("engine", 4),
+    ("ensemble", 4),
     ("repository", 3),
     ("text", 3),
     ("observe", 3),
@@ -28,7 +29,7 @@ const FLOORS: [(&str, u8); 18] = [
     ("log", 2),
     ("units", 1),
 ];
-const PURE: [&str; 4] = ["batch", "tensor", "units", "fault"];
+const PURE: [&str; 5] = ["batch", "ensemble", "tensor", "units", "fault"];
 const IMPURE: [&str; 8] = [
     "tokio",
     "axum",

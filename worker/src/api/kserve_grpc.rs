@@ -33,6 +33,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use crate::api::repository::UNLOAD_DEPENDENTS;
 use crate::api::settings::trace_settings;
 use crate::api::{BODY_LIMIT, EXTENSIONS, NO_SHARED_MEMORY, repository};
 use crate::fault::Fault;
@@ -228,8 +229,9 @@ impl GrpcInferenceService for Front {
         &self,
         request: Request<RepositoryModelUnloadRequest>,
     ) -> Outcome<RepositoryModelUnloadResponse> {
-        let name = request.into_inner().model_name;
-        let unloaded = repository::unload_by_name(&self.app, &name).await;
+        let asked = request.into_inner();
+        let members = told::flag(asked.parameters.get(UNLOAD_DEPENDENTS));
+        let unloaded = repository::unload_by_name(&self.app, &asked.model_name, members).await;
         given(unloaded.map(|()| RepositoryModelUnloadResponse {}))
     }
 

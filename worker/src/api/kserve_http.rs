@@ -105,7 +105,7 @@ async fn metadata(State(app): State<Arc<App>>, Path(target): Path<Target>) -> Re
     super::json(&json!({
         "name": model.name.as_str(),
         "versions": versions,
-        "platform": model.platform,
+        "platform": model.platform.name,
         "inputs": describe_all(&model.signature.inputs),
         "outputs": describe_all(&model.signature.outputs),
     }))

@@ -162,13 +162,14 @@ const NO_SHARED_MEMORY: &str = "shared memory is not served: a worker behind a p
                                 be; send tensors in the request, as bytes where size matters";
 
 /// What the worker says of itself (KServe's server metadata), the same in both protocols.
-const EXTENSIONS: [&str; 11] = [
+const EXTENSIONS: [&str; 12] = [
     "binary_tensor_data",
     "classification",
     "generate",
     "logging",
     "model_configuration",
     "model_repository",
+    "model_repository(unload_dependents)",
     "parameters",
     "schedule_policy",
     "sequence",

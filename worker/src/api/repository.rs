@@ -2,7 +2,8 @@
 //! Extension").
 //!
 //! What a load can't do is 400 with the cause (a model that is not in the folder: 404), where Triton 2.51 answers 500;
-//! unloading what is not loaded is 200, unloading what does not exist 404.
+//! unloading what is not loaded is 200, unloading what does not exist 404. An ensemble that is loaded brings those of its
+//! members that are not; one that is unloaded takes them along where `unload_dependents` says so.
 
 use std::sync::Arc;
 
@@ -16,11 +17,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::kserve_http::refusal;
+use crate::api::parameters;
 use crate::fault::{Fault, Kind};
 use crate::line::{App, Model, Order, Standing};
 use crate::repository;
 use crate::tensor::{Datatype, TensorSpec};
 use crate::units::ModelName;
+
+/// The parameter that unloads what an ensemble is made of along with it.
+pub const UNLOAD_DEPENDENTS: &str = "unload_dependents";
 
 /// The repository's paths.
 pub fn router() -> Router<Arc<App>> {
@@ -145,10 +150,15 @@ pub async fn load_as_described(
     app.order(|reply| Order::Load(name, reply)).await
 }
 
-/// Takes a model out of service.
-pub async fn unload_by_name(app: &App, name: &str) -> Result<(), Fault> {
+/// Takes a model out of service, and the models that it is made of where that is asked for.
+pub async fn unload_by_name(app: &App, name: &str, members: bool) -> Result<(), Fault> {
     let name = ModelName::new(name);
-    app.order(|reply| Order::Unload(name, reply)).await
+    let order = |reply| Order::Unload {
+        name,
+        members,
+        reply,
+    };
+    app.order(order).await
 }
 
 async fn unload(
@@ -160,15 +170,15 @@ async fn unload(
     done(unload_inner(&app, &name, &headers, body).await)
 }
 
-/// `unload_dependents` has nothing to do as long as no model depends on another.
 async fn unload_inner(
     app: &App,
     name: &str,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, Fault> {
-    asked(headers, body).await?;
-    unload_by_name(app, name).await?;
+    let asked = asked(headers, body).await?;
+    let members = parameters::flag(&asked.parameters, UNLOAD_DEPENDENTS)?;
+    unload_by_name(app, name, members.unwrap_or(false)).await?;
     Ok(().into_response())
 }
 
@@ -189,8 +199,8 @@ pub fn complete(model: &Model) -> Value {
     let mut document = model.document.clone();
     let batched = model.has_rows();
     document["name"] = json!(model.name.as_str());
-    document["platform"] = json!(model.platform);
-    document["backend"] = json!("onnxruntime");
+    document["platform"] = json!(model.platform.name);
+    document["backend"] = json!(model.platform.backend);
     document["max_batch_size"] = json!(model.most_rows.unwrap_or(if batched { 32 } else { 0 }));
     for (side, specs) in [
         ("input", &model.signature.inputs),

@@ -1,5 +1,5 @@
-//! What runs a model: [`onnx`] through ONNX Runtime, [`echo`] for trying the wire without one; [`declared`] shows either
-//! as `config.pbtxt` declares it.
+//! What runs a model: [`onnx`] through ONNX Runtime, [`step`] what is built in, [`echo`] for trying the wire without
+//! either; [`declared`] shows each as `config.pbtxt` declares it.
 //!
 //! An engine is owned by one thread (`runner.rs`), so it takes `&mut self` and needs no lock: ONNX Runtime's own `Run`
 //! is not safe to call from several threads, whatever its documentation says (ort's source has the story).
@@ -9,6 +9,7 @@ pub mod echo;
 pub mod elf;
 pub mod library;
 pub mod onnx;
+pub mod step;
 
 use crate::fault::Fault;
 use crate::tensor::{Signature, Tensor};

@@ -56,7 +56,8 @@ async fn find<'a>(
     key: &Key,
     urgency: Urgency,
 ) -> Result<Found<'a>, Fault> {
-    let patience = model.runner.patience(urgency);
+    let line = model.work.line();
+    let patience = line.and_then(|line| Some((line, line.patience(urgency)?)));
     let looking = async {
         loop {
             let mut coming = match keeping.cache.look(key) {
@@ -72,9 +73,9 @@ async fn find<'a>(
             }
         }
     };
-    let Some(patience) = patience else {
+    let Some((line, patience)) = patience else {
         return Ok(looking.await);
     };
     let found = tokio::time::timeout(patience.to_duration(), looking).await;
-    found.map_err(|_| model.runner.overdue())
+    found.map_err(|_| line.overdue())
 }

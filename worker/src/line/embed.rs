@@ -13,7 +13,7 @@ use crate::line::{Model, Task};
 use crate::observe::Count;
 use crate::repository::Embedding;
 use crate::tensor::{Datatype, Signature, Tensor, TensorSpec};
-use crate::text::{Feed, Reader, Row, to_unit_length, vectors};
+use crate::text::{Feed, Reader, Row, longest, to_unit_length, vectors};
 use crate::units::Pooling;
 
 /// The most texts of one request that run together.
@@ -112,9 +112,11 @@ impl Embedder {
 
     /// The tensors that a batch of rows is fed as.
     fn inputs(&self, rows: &[Row]) -> Vec<Tensor> {
-        let pad = self.reader.pad();
-        let tensors = self.feeds.iter().filter_map(|feed| feed.tensor(rows, pad));
-        tensors.collect()
+        let (width, pad) = (longest(rows), self.reader.pad());
+        let tensors = self.feeds.iter();
+        tensors
+            .filter_map(|feed| feed.tensor(rows, width, pad))
+            .collect()
     }
 
     /// The vectors of a batch of rows.
@@ -165,10 +167,49 @@ impl Embedder {
             inputs: self.inputs(&rows),
             wanted: vec![self.output],
             urgency: Urgency::default(),
+            sequence: None,
         };
         let outputs = model.run(task, count).await?;
         let this = Arc::clone(self);
         off_reactor(move || this.pool(&outputs, &rows)).await
+    }
+}
+
+impl Model {
+    /// Texts through an embedding model. `dimensions` is the length of vector that the client wants, if any: the first
+    /// so many. What such a vector is worth is the model's matter; those trained for it (Matryoshka representation
+    /// learning, arXiv:2205.13147) lose little.
+    pub async fn embed(
+        &self,
+        inputs: Inputs,
+        dimensions: Option<usize>,
+    ) -> Result<Embedded, Fault> {
+        let mut count = self.tally.begin();
+        let outcome = self.embed_counted(inputs, dimensions, &mut count).await;
+        count.close(&outcome);
+        outcome
+    }
+
+    async fn embed_counted(
+        &self,
+        inputs: Inputs,
+        dimensions: Option<usize>,
+        count: &mut Count,
+    ) -> Result<Embedded, Fault> {
+        let Some(embedder) = self.embedder.as_ref().filter(|_| self.classifier.is_none()) else {
+            let problem = format!("model `{}` is not an embedding model", self.name);
+            return Err(Fault::bad(problem).param("model"));
+        };
+        let width = embedder.width();
+        if let Some(asked) = dimensions.filter(|asked| !(1..=width).contains(asked)) {
+            let problem = format!("this model gives {width} dimensions or fewer, not {asked}");
+            return Err(Fault::bad(problem).param("dimensions"));
+        }
+        let mut embedded = embed(self, embedder, inputs, count).await?;
+        if let Some(dimensions) = dimensions {
+            embedded.shorten(dimensions, embedder.normalizes());
+        }
+        Ok(embedded)
     }
 }
 

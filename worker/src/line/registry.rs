@@ -42,6 +42,14 @@ struct Shelf {
     reason: String,
 }
 
+impl Shelf {
+    /// Why none of its versions answers.
+    fn why(&self) -> &str {
+        let newest = self.reasons.values().next_back();
+        newest.unwrap_or(&self.reason)
+    }
+}
+
 impl Registry {
     /// Puts a model's versions into service, or notes why they can't be. Versions that are not named leave.
     pub fn place(&self, name: &ModelName, versions: Vec<(u64, Result<Model, String>)>) {
@@ -72,16 +80,16 @@ impl Registry {
         shelves.entry(name.clone()).or_default().reason = reason.to_owned();
     }
 
-    /// Takes a model out of service; requests that run finish. Says whether it was known.
-    pub fn remove(&self, name: &ModelName) -> bool {
+    /// Takes a model out of service for this reason; requests that run finish. Says whether it was known.
+    pub fn remove(&self, name: &ModelName, reason: &str) -> bool {
         let mut shelves = self.shelves.write();
         let Some(shelf) = shelves.get_mut(name) else {
             return false;
         };
         let before = std::mem::take(shelf);
         let versions = before.served.keys().chain(before.reasons.keys());
-        shelf.reasons = versions.map(|&one| (one, "unloaded".to_owned())).collect();
-        shelf.reason = "unloaded".to_owned();
+        shelf.reasons = versions.map(|&one| (one, reason.to_owned())).collect();
+        shelf.reason = reason.to_owned();
         drop(shelves);
         drop(before);
         true
@@ -126,8 +134,14 @@ impl Registry {
             let known = shelves.iter().filter(answering);
             let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
             let known = known.join(", ");
+            let why = shelves.get(name).map_or("", Shelf::why);
+            let why = if why.is_empty() {
+                String::new()
+            } else {
+                format!(" ({why})")
+            };
             return Err(unknown(format!(
-                "no model `{name}` is served here; there are: {known}"
+                "no model `{name}` is served here{why}; there are: {known}"
             )));
         };
         let newest = || shelf.served.values().next_back();

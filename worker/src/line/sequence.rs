@@ -22,9 +22,10 @@ pub use table::Id;
 use crate::batch::Urgency;
 use crate::clock::Clock;
 use crate::fault::{Fault, Kind};
-use crate::line::{Model, Task};
+use crate::line::Task;
 use crate::observe::Count;
 use crate::repository::{Control, SequencePlan, Signal, Switch};
+use crate::runner::Runner;
 use crate::tensor::{Datatype, Elements, Signature, Tensor, TensorSpec};
 use table::Table;
 
@@ -114,12 +115,11 @@ impl Sequencer {
     /// A request's inputs to its outputs, in its turn.
     pub async fn run(
         &self,
-        model: &Model,
-        sequence: Option<Sequence>,
-        task: Task,
+        runner: &Runner,
+        mut task: Task,
         count: &mut Count,
     ) -> Result<Vec<Tensor>, Fault> {
-        let Some(sequence) = sequence else {
+        let Some(sequence) = task.sequence.take() else {
             let problem = "this model keeps sequences: a request needs a `sequence_id`, which is neither 0 nor empty";
             return Err(Fault::bad(problem));
         };
@@ -127,7 +127,7 @@ impl Sequencer {
             return Err(Fault::bad("a request of a sequence has one row"));
         }
         let controls = self.controls(&sequence)?;
-        let mut turn = self.turn(model, &sequence, task.urgency).await?;
+        let mut turn = self.turn(runner, &sequence, task.urgency).await?;
         let before = match turn.states.as_ref() {
             _ if sequence.start => &self.first,
             Some(states) => states,
@@ -139,8 +139,9 @@ impl Sequencer {
             wanted: wanted.chain(self.states.iter().copied()).collect(),
             inputs: self.feed(task.inputs, controls, before),
             urgency: task.urgency,
+            sequence: None,
         };
-        let mut outputs = model.compute(task, count).await?;
+        let mut outputs = task.run(runner, count).await?;
         let after = outputs.split_off(visible);
         *turn.states = (!sequence.end).then_some(after);
         turn.member.over = sequence.end;
@@ -181,7 +182,7 @@ impl Sequencer {
     /// Waits for the request's turn, for as long as its model's line lets it.
     async fn turn(
         &self,
-        model: &Model,
+        runner: &Runner,
         sequence: &Sequence,
         urgency: Urgency,
     ) -> Result<Turn<'_>, Fault> {
@@ -189,12 +190,12 @@ impl Sequencer {
         if let Some(turn) = turn.as_mut().now_or_never() {
             return turn;
         }
-        let _counted = model.runner.stand_by(urgency)?;
-        let Some(patience) = model.runner.patience(urgency) else {
+        let _counted = runner.stand_by(urgency)?;
+        let Some(patience) = runner.patience(urgency) else {
             return turn.await;
         };
         let turn = tokio::time::timeout(patience.to_duration(), turn).await;
-        turn.map_err(|_| model.runner.overdue())?
+        turn.map_err(|_| runner.overdue())?
     }
 
     /// Gets in line in the sequence, behind its first request also while that one waits to begin.
@@ -332,10 +333,15 @@ mod tests {
     use crate::batch::{Limits, Overdue, Policy};
     use crate::engine::Engine;
     use crate::engine::echo::Echo;
-    use crate::line::Device;
     use crate::observe::Tally;
-    use crate::runner::Runner;
-    use crate::units::{ModelName, Seconds};
+    use crate::units::Seconds;
+
+    /// A model that keeps sequences.
+    struct Model {
+        sequencer: Sequencer,
+        runner: Runner,
+        tally: Arc<Tally>,
+    }
 
     /// An echo with room for one sequence, for two that wait, and for these for so long.
     fn model(patience: Seconds) -> Model {
@@ -363,27 +369,11 @@ mod tests {
         };
         let echo: Box<dyn Engine> = Box::new(Echo::new());
         let fit = Sequencer::fit(&plan, echo.signature(), true, vec![], clock);
-        let (sequencer, signature) = fit.unwrap();
+        let (sequencer, _) = fit.unwrap();
         Model {
-            name: ModelName::new("echo"),
-            version: 1,
-            created: 0,
-            platform: "echo",
-            signature,
-            most_rows: None,
-            labels: Default::default(),
-            document: serde_json::Value::Null,
-            device: Device {
-                name: "cpu",
-                fallback: false,
-            },
-            load: Seconds(0.0),
-            tally: Arc::clone(&tally),
-            sequencer: Some(sequencer),
-            keeping: None,
-            runner: Runner::start(vec![echo], limits, clock, tally).unwrap(),
-            embedder: None,
-            classifier: None,
+            sequencer,
+            runner: Runner::start(vec![echo], limits, clock, Arc::clone(&tally)).unwrap(),
+            tally,
         }
     }
 
@@ -401,15 +391,17 @@ mod tests {
                 level: None,
                 timeout,
             },
+            sequence: Some(Sequence {
+                id: Id::Number(id),
+                start,
+                end: false,
+            }),
         };
-        let sequence = Sequence {
-            id: Id::Number(id),
-            start,
-            end: false,
-        };
-        let sequencer = model.sequencer.as_ref().unwrap();
         let mut count = model.tally.begin();
-        let outcome = sequencer.run(model, Some(sequence), task, &mut count).await;
+        let Model {
+            sequencer, runner, ..
+        } = model;
+        let outcome = sequencer.run(runner, task, &mut count).await;
         outcome.map(|_| ())
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::line::{App, Model};
 use crate::observe::Shown;
+use crate::runner::Runner;
 
 impl App {
     /// The versions that answer: of every model, of one, or a single one.
@@ -37,7 +38,7 @@ impl Model {
             name: self.name.clone(),
             version: self.version,
             numbers: self.tally.numbers(),
-            pending: self.runner.pending(),
+            pending: self.work.line().map_or(0, Runner::pending),
             load: self.load,
             device: self.device.name,
             fallback: self.device.fallback,

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use crate::fault::Fault;
-use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec};
+use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec, volume};
 
 /// A tensor and the name that the client gave it.
 #[derive(Debug, PartialEq)]
@@ -37,6 +37,21 @@ pub struct Wanted {
     pub name: String,
     /// How it is wanted.
     pub form: Form,
+}
+
+/// A tensor from what a client sent, if its shape and its number of elements agree.
+pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, Fault> {
+    let misfit =
+        |expected: String| Fault::bad(format!("input `{name}` has shape {shape:?}; {expected}"));
+    let sizes: Result<Vec<usize>, _> = shape.iter().map(|&size| usize::try_from(size)).collect();
+    let sizes = sizes.map_err(|_| misfit("expected sizes of at least 1".into()))?;
+    let count = elements.len();
+    let Some(volume) = volume(&sizes) else {
+        let beyond = format!("expected as many elements as came, which is {count}");
+        return Err(misfit(beyond));
+    };
+    let unequal = || misfit(format!("expected {volume} elements, not {count}"));
+    Tensor::new(sizes, elements).ok_or_else(unequal)
 }
 
 /// The inputs in the model's own order.

@@ -8,6 +8,7 @@
 //! Two departures from Triton: the queue is bounded also when `max_queue_size` is 0, since memory is; and a file that
 //! leaves `max_batch_size` out gets batches wherever the graph allows them, where Triton would guess 4.
 
+mod ensemble;
 mod place;
 mod queue;
 mod sequence;
@@ -22,9 +23,11 @@ use serde_json::Value;
 
 use typed::Typed;
 
+pub use ensemble::EnsemblePlan;
 pub use sequence::{Control, SequencePlan, Signal, State, Switch};
 pub use warmup::{Filling, Warmup, With};
 
+use super::step::Settings;
 use crate::batch::Limits;
 use crate::tensor::Datatype;
 
@@ -43,11 +46,13 @@ const IGNORED: [&str; 7] = [
 ];
 
 /// Fields without which the model would answer something else.
-const REFUSED: [&str; 3] = ["ensemble_scheduling", "batch_input", "batch_output"];
+const REFUSED: [&str; 2] = ["batch_input", "batch_output"];
 
 /// What a `config.pbtxt` says, or what holds without one.
 #[derive(Debug)]
 pub struct Config {
+    /// What runs the model.
+    pub runs: Runs,
     /// The most rows of a request and of a batch, a row being what one `dims` describes. `Some(0)` = no batching;
     /// absent = as the graph allows.
     pub max_batch_size: Option<usize>,
@@ -75,6 +80,17 @@ pub struct Config {
     pub document: Value,
     /// What was ignored, for the log.
     pub warnings: Vec<String>,
+}
+
+/// What runs a model, as its `config.pbtxt` says.
+#[derive(Debug, PartialEq)]
+pub enum Runs {
+    /// A graph of its own, or what its `model.toml` says.
+    Graph,
+    /// What is built in, with these settings.
+    Step(Settings),
+    /// Other models.
+    Ensemble(EnsemblePlan),
 }
 
 /// A tensor as `config.pbtxt` declares it.
@@ -131,11 +147,16 @@ pub fn read(text: &str, folder: &str) -> Result<Config, String> {
         .filter(|name| message.has_field_by_name(name));
     let ignored: Vec<String> = ignored.map(|name| format!("{name} is ignored")).collect();
     let typed = Typed::deserialize(json(&message, true)?).map_err(|error| error.to_string())?;
-    let config = typed.check(folder);
+    let config = typed.check(text, folder);
     let mut config = config.map_err(|problem| place::of_field(text, &problem))?;
     config.warnings.extend(ignored);
     config.document = json(&message, false)?;
     Ok(config)
+}
+
+/// A problem that was found later, with its line if the field or the tensor that it names stands in the text once.
+pub fn placed(text: &str, problem: &str) -> String {
+    place::of_field(text, problem)
 }
 
 /// A configuration, as `/config` shows it, in the bytes of protobuf's ModelConfig.
@@ -400,7 +421,6 @@ mod tests {
                 "sequence_batching { iterative_sequence: true }",
                 "iterative_sequence",
             ),
-            ("ensemble_scheduling {}", "ensemble_scheduling"),
             ("model_transaction_policy { decoupled: true }", "decoupled"),
             (
                 "max_batch_size: 4 dynamic_batching { preferred_batch_size: 5 }",
@@ -439,6 +459,40 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_go_with_what_runs_the_model_is_named() {
+        for (text, words) in [
+            (
+                "platform: \"ensemble\"",
+                "goes with ensemble_scheduling, which is missing",
+            ),
+            (
+                "ensemble_scheduling {} backend: \"onnxruntime\"",
+                "an ensemble has none",
+            ),
+            (
+                "ensemble_scheduling {} platform: \"onnxruntime_onnx\"",
+                "expected \"ensemble\"",
+            ),
+            (
+                "ensemble_scheduling {} instance_group { count: 2 }",
+                "its members have instances",
+            ),
+            (
+                "ensemble_scheduling {} model_warmup { name: \"w\" }",
+                "warm its members up",
+            ),
+            (
+                "backend: \"forebay\" sequence_batching {}",
+                "no state to keep",
+            ),
+            ("batch_input {}", "batch_input is not served"),
+        ] {
+            let said = read(text, "m").unwrap_err();
+            assert!(said.contains(words), "{words:?} is missing in {said:?}");
+        }
+    }
+
+    #[test]
     fn mistakes_have_a_place() {
         for (text, place) in [
             (
@@ -459,8 +513,8 @@ mod tests {
                 "line 2, column 9: value 'KIND_CPUS'",
             ),
             (
-                "name: \"m\"\nensemble_scheduling {}",
-                "line 2, column 1: ensemble_scheduling",
+                "name: \"m\"\nbatch_input {}",
+                "line 2, column 1: batch_input",
             ),
         ] {
             let said = read(text, "m").unwrap_err();

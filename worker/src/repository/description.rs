@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::config::EnsemblePlan;
+use super::step::{self, Step};
 use crate::units::{Activation, Pooling};
 
 /// What a model is for.
@@ -58,10 +60,14 @@ pub struct Description {
 }
 
 /// What runs a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum Engine {
     /// ONNX Runtime.
     Onnx,
+    /// What is built in.
+    Step(Step),
+    /// Other models.
+    Ensemble(EnsemblePlan),
     /// Nothing: the output is the input. For trying the wire without a model or a library.
     Echo,
 }
@@ -86,12 +92,29 @@ const WARM_ROWS: usize = 1024;
 
 /// Reads a model folder's description; a folder without one is a tensor model.
 pub fn read(folder: &Path) -> Result<Description, String> {
-    let typed = match fs::read_to_string(folder.join("model.toml")) {
-        Ok(text) => toml::from_str(&text).map_err(|error| format!("model.toml: {error}"))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Typed::default(),
+    let text = match fs::read_to_string(folder.join("model.toml")) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(format!("model.toml: {error}")),
     };
-    describe(typed, folder).map_err(|problem| format!("model.toml: {problem}"))
+    let described = match step::from_toml(&text) {
+        Ok(Some(settings)) => step::read(&settings, folder).map(Description::of_step),
+        Ok(None) => toml::from_str(&text)
+            .map_err(|error| error.to_string())
+            .and_then(|typed| describe(typed, folder)),
+        Err(problem) => Err(problem),
+    };
+    described.map_err(|problem| format!("model.toml: {problem}"))
+}
+
+impl Description {
+    fn of_step(step: Step) -> Description {
+        Description {
+            engine: Engine::Step(step),
+            kind: Kind::Tensor,
+            warmup: Vec::new(),
+        }
+    }
 }
 
 fn describe(mut typed: Typed, folder: &Path) -> Result<Description, String> {

@@ -2,13 +2,15 @@
 //!
 //! Two layouts are understood. Ours: `NAME/model.toml` beside `NAME/1/model.onnx` (and `tokenizer.json`). Triton's:
 //! `NAME/config.pbtxt` beside `NAME/1/model.onnx`, or the graph alone. Both files may lie in one folder: `model.toml`
-//! says how texts are read, `config.pbtxt` how requests wait and gather. Numbered folders are versions; the highest is
+//! says how texts are read, `config.pbtxt` how requests wait and gather. A built-in step and an ensemble have no graph,
+//! and need no version folder. Numbered folders are versions; the highest is
 //! served unless a version policy says otherwise. A folder that is not a model is a mistake and said, not skipped; it
 //! is its own mistake only, and its neighbours are served.
 
 mod config;
 mod description;
 mod rest;
+mod step;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +18,15 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use config::Runs;
 pub use config::{
-    Config, Control, Declared, Filling, SequencePlan, Signal, State, Switch, Warmup, With, encode,
+    Config, Control, Declared, EnsemblePlan, Filling, SequencePlan, Signal, State, Switch, Warmup,
+    With, encode,
 };
 use description::Description;
 pub use description::{Classifier, Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
+pub use step::Step;
 
 use crate::units::ModelName;
 
@@ -35,6 +40,8 @@ pub struct ModelPlan {
     pub name: ModelName,
     /// The versions that are served, in ascending order; at least one.
     pub versions: Vec<VersionPlan>,
+    /// What runs it.
+    pub engine: Engine,
     /// What it is for.
     pub kind: Kind,
     /// How it is served.
@@ -56,6 +63,17 @@ pub struct VersionPlan {
     pub graph: Option<PathBuf>,
     /// When the graph was last written, in seconds since 1970.
     pub created: u64,
+}
+
+impl ModelPlan {
+    /// The models that it is made of.
+    pub fn members(&self) -> impl Iterator<Item = &str> {
+        let steps = match &self.engine {
+            Engine::Ensemble(plan) => &plan.steps[..],
+            Engine::Onnx | Engine::Step(_) | Engine::Echo => &[],
+        };
+        steps.iter().map(|step| step.model.as_str())
+    }
 }
 
 /// What a models folder holds, each model or what is wrong with it.
@@ -104,23 +122,30 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(format!("config.pbtxt: {error}")),
     };
-    let config =
-        config::read(&text, name.as_str()).map_err(|problem| format!("config.pbtxt: {problem}"))?;
+    let config = config::read(&text, name.as_str());
+    let mut config = config.map_err(|problem| format!("config.pbtxt: {problem}"))?;
+    let runs = std::mem::replace(&mut config.runs, Runs::Graph);
+    if runs != Runs::Graph && kind != Kind::Tensor {
+        return Err("model.toml: kind: what has no graph takes and gives tensors only".into());
+    }
+    let engine = runs_on(engine, runs, folder, &text)?;
+    if matches!(engine, Engine::Ensemble(_)) && !warmup.is_empty() {
+        let problem = "model.toml: warmup: an ensemble runs nothing itself; warm its members up";
+        return Err(problem.into());
+    }
     let there = versions(folder)?;
     let versions = match engine {
         Engine::Onnx => graphs(folder, there, &config)?,
-        Engine::Echo => {
-            let newest = there.into_iter().max().unwrap_or(1);
-            vec![VersionPlan {
-                version: newest,
-                graph: None,
-                created: 0,
-            }]
-        }
+        Engine::Step(_) | Engine::Ensemble(_) | Engine::Echo => vec![VersionPlan {
+            version: there.into_iter().max().unwrap_or(1),
+            graph: None,
+            created: written(&folder.join("config.pbtxt")),
+        }],
     };
     Ok(ModelPlan {
         name: name.clone(),
         versions,
+        engine,
         kind,
         labels: labels(folder, &config)?,
         config,
@@ -129,24 +154,42 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
     })
 }
 
+/// What runs a model, of which `model.toml` and `config.pbtxt` may both say something.
+fn runs_on(described: Engine, runs: Runs, folder: &Path, text: &str) -> Result<Engine, String> {
+    match (described, runs) {
+        (engine, Runs::Graph) => Ok(engine),
+        (Engine::Onnx, Runs::Ensemble(plan)) => Ok(Engine::Ensemble(plan)),
+        (Engine::Onnx, Runs::Step(settings)) => {
+            let step = step::read(&settings, folder).map(Engine::Step);
+            step.map_err(|problem| format!("config.pbtxt: {}", config::placed(text, &problem)))
+        }
+        (Engine::Step(_) | Engine::Ensemble(_) | Engine::Echo, _) => {
+            Err("model.toml and config.pbtxt each say what runs the model; one may".into())
+        }
+    }
+}
+
 /// The labels of every output that has a file of them.
 fn labels(folder: &Path, config: &Config) -> Result<Labels, String> {
     let named = config
         .outputs
         .iter()
         .filter_map(|output| Some((&output.name, output.labels.as_ref()?)));
-    let read = |(output, file): (&String, &String)| {
-        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        if !Path::new(file).components().all(inside) {
-            return Err(format!(
-                "label_filename: \"{file}\" is not in the model's folder"
-            ));
-        }
-        let text = fs::read_to_string(folder.join(file));
-        let text = text.map_err(|error| format!("label_filename: {file}: {error}"))?;
-        Ok((output.clone(), text.lines().map(str::to_owned).collect()))
-    };
+    let read = |(output, file): (&String, &String)| Ok((output.clone(), lines(folder, file)?));
     named.map(read).collect()
+}
+
+/// The lines of a file of labels in a model's folder.
+fn lines(folder: &Path, file: &str) -> Result<Vec<String>, String> {
+    let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !Path::new(file).components().all(inside) {
+        return Err(format!(
+            "label_filename: \"{file}\" is not in the model's folder"
+        ));
+    }
+    let text = fs::read_to_string(folder.join(file));
+    let text = text.map_err(|error| format!("label_filename: {file}: {error}"))?;
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// The graphs of the versions that are served.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ort::environment::Environment;
 
+use crate::batch::Limits;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::engine::Engine;
@@ -12,36 +13,38 @@ use crate::engine::declared::View;
 use crate::engine::echo::Echo;
 use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Classifier, Device, Embedder, Keeping, Model, Sequencer};
+use crate::engine::step::BuiltIn;
+use crate::line::{Classifier, Device, Embedder, Keeping, Model, Platform, Sequencer, Work};
 use crate::observe::Ledger;
 use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
 use crate::serve::warm_up::{first_states, warm_up};
 use crate::serve::{Control, Settings, Stop};
 use crate::tensor::Signature;
+use crate::units::Seconds;
 
 /// What every model is loaded with.
 pub struct Loader {
-    /// Absent when a folder of echoes was found at the start and no library was named.
+    /// Absent when no model that was found at the start needs a library, and none was named.
     environment: Option<Environment>,
     /// The machine's threads, shared out among a model's instances.
     threads: usize,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// Where answers are kept; absent where none are to be.
     cache: Option<Arc<Cache>>,
 }
 
 /// The one device of this version.
-const CPU: Device = Device {
+pub const CPU: Device = Device {
     name: "cpu",
     fallback: false,
 };
 
-/// The models and the library, or everything that is wrong with either. A folder of echoes needs no library.
+/// The models and the library, or everything that is wrong with either. A folder without graphs needs no library.
 pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Stop> {
     let found = repository::scan(&settings.models);
     let needs_library = match &found {
-        Ok(found) => !found.values().flatten().all(is_echo) || found.is_empty(),
+        Ok(found) => !found.values().flatten().all(has_no_graph) || found.is_empty(),
         Err(_) => true,
     } || settings.library.named.is_some();
     let environment = needs_library
@@ -81,7 +84,7 @@ pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Sto
     }
 }
 
-fn is_echo(plan: &ModelPlan) -> bool {
+fn has_no_graph(plan: &ModelPlan) -> bool {
     plan.versions.iter().all(|version| version.graph.is_none())
 }
 
@@ -103,10 +106,6 @@ impl Loader {
     ) -> Result<Model, String> {
         let start = self.clock.now();
         let config = &plan.config;
-        let platform = match version.graph {
-            Some(_) => "onnxruntime_onnx",
-            None => "forebay_echo",
-        };
         let engines = (0..config.instances).map(|_| self.engine(plan, version.graph.as_ref()));
         let mut engines = engines.collect::<Result<Vec<_>, String>>()?;
         let Some(first) = engines.first_mut() else {
@@ -129,7 +128,7 @@ impl Loader {
         }
         let batches = whole.batches();
         let (sequencer, signature) = self.sequences(plan, whole)?;
-        let limits = config.limits.clone();
+        let limits = limits(plan);
         let tally = ledger.tally(&plan.name, version.version);
         let runner = Runner::start(engines, limits, self.clock, Arc::clone(&tally))
             .map_err(|error| error.to_string())?;
@@ -144,17 +143,19 @@ impl Loader {
             name: plan.name.clone(),
             version: version.version,
             created: version.created,
-            platform,
+            platform: platform(&plan.engine),
             signature,
             most_rows: config.max_batch_size,
             labels: plan.labels.clone(),
             document: config.document.clone(),
             device: CPU,
             load: self.clock.now() - start,
-            sequencer,
             keeping: self.keeping(plan),
             tally,
-            runner,
+            work: match sequencer {
+                Some(sequencer) => Work::Sequences(sequencer, runner),
+                None => Work::Engine(runner),
+            },
             embedder,
             classifier,
         })
@@ -176,7 +177,7 @@ impl Loader {
     }
 
     /// Where the answers of this load of a model are kept, if they are.
-    fn keeping(&self, plan: &ModelPlan) -> Option<Keeping> {
+    pub(super) fn keeping(&self, plan: &ModelPlan) -> Option<Keeping> {
         if !plan.config.cached {
             return None;
         }
@@ -203,16 +204,45 @@ impl Loader {
         let config = &plan.config;
         let share = (self.threads / config.instances).max(1);
         let threads = config.threads.unwrap_or(share);
-        let engine: Box<dyn Engine> = match (graph, &self.environment) {
-            (None, _) => Box::new(Echo::new()),
-            (Some(graph), Some(environment)) => Box::new(Onnx::load(environment, graph, threads)?),
-            (Some(_), None) => {
+        let engine: Box<dyn Engine> = match (&plan.engine, graph, &self.environment) {
+            (repository::Engine::Step(step), ..) => Box::new(BuiltIn::open(step)?),
+            (_, None, _) => Box::new(Echo::new()),
+            (_, Some(graph), Some(environment)) => {
+                Box::new(Onnx::load(environment, graph, threads)?)
+            }
+            (_, Some(_), None) => {
                 return Err(
-                    "the worker was started with echoes only, without ONNX Runtime's library"
+                    "the worker was started without ONNX Runtime's library, which no model needed \
+                     then; start it again"
                         .into(),
                 );
             }
         };
         Ok(Box::new(View::fit(engine, config)?))
     }
+}
+
+/// How a model's requests wait; those of a built-in step run each by itself (`engine/step.rs`).
+fn limits(plan: &ModelPlan) -> Limits {
+    let limits = plan.config.limits.clone();
+    match plan.engine {
+        repository::Engine::Step(_) => Limits {
+            rows: 1,
+            preferred: Vec::new(),
+            delay: Seconds(0.0),
+            ..limits
+        },
+        _ => limits,
+    }
+}
+
+/// What a model is called by what runs it.
+pub fn platform(engine: &repository::Engine) -> Platform {
+    let (name, backend) = match engine {
+        repository::Engine::Onnx => ("onnxruntime_onnx", "onnxruntime"),
+        repository::Engine::Step(_) => ("forebay", "forebay"),
+        repository::Engine::Ensemble(_) => ("ensemble", ""),
+        repository::Engine::Echo => ("forebay_echo", "forebay"),
+    };
+    Platform { name, backend }
 }

@@ -9,6 +9,7 @@
 mod bench;
 mod cache;
 mod embeddings;
+mod ensembles;
 mod grpc;
 mod kserve;
 mod library;

@@ -86,7 +86,7 @@ pub fn metadata(model: &Model, versions: &[u64]) -> ModelMetadataResponse {
     ModelMetadataResponse {
         name: model.name.as_str().into(),
         versions: versions.iter().map(u64::to_string).collect(),
-        platform: model.platform.into(),
+        platform: model.platform.name.into(),
         inputs: model.signature.inputs.iter().map(describe).collect(),
         outputs: model.signature.outputs.iter().map(describe).collect(),
     }

@@ -1,4 +1,4 @@
-//! Statistics and settings as messages; their JSON is the other front's, and both say the same.
+//! Statistics, settings and parameters as messages; their JSON is the other front's, and both say the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use super::inference::log_settings_request::SettingValue as WantedOfLog;
 use super::inference::log_settings_request::setting_value::ParameterChoice as Wanted;
 use super::inference::log_settings_response::SettingValue as Log;
 use super::inference::log_settings_response::setting_value::ParameterChoice as Told;
+use super::inference::model_repository_parameter::ParameterChoice as RepositoryChoice;
 use super::inference::trace_setting_request::SettingValue as WantedOfTrace;
 use super::inference::trace_setting_response::SettingValue as Trace;
 use super::inference::{
-    InferBatchStatistics, InferStatistics, LogSettingsResponse, ModelStatistics,
-    ModelStatisticsResponse, StatisticDuration, TraceSettingResponse,
+    InferBatchStatistics, InferStatistics, LogSettingsResponse, ModelRepositoryParameter,
+    ModelStatistics, ModelStatisticsResponse, StatisticDuration, TraceSettingResponse,
 };
 use crate::line::Model;
 use crate::observe::{Batch, Spent, Statistics};
@@ -131,4 +132,10 @@ pub fn trace(settings: &Value) -> TraceSettingResponse {
     TraceSettingResponse {
         settings: settings.collect(),
     }
+}
+
+/// Whether a repository's parameter says yes.
+pub fn flag(parameter: Option<&ModelRepositoryParameter>) -> bool {
+    let choice = parameter.and_then(|parameter| parameter.parameter_choice.as_ref());
+    matches!(choice, Some(RepositoryChoice::BoolParam(true)))
 }

@@ -2,7 +2,9 @@
 //!
 //! What the parser stumbles over it says the place of. A value that makes no sense is found later, when its place is
 //! lost; its field is looked for by name, and a place is told only if the name stands there once, since a wrong one
-//! would be worse than none.
+//! would be worse than none. Of fields that repeat, such as the steps of an ensemble, the message is found by counting.
+
+use std::ops::Range;
 
 /// A problem with the place that it begins at.
 pub fn at(text: &str, offset: usize, problem: &str) -> String {
@@ -33,8 +35,75 @@ pub fn of_field(text: &str, problem: &str) -> String {
     }
 }
 
+/// One of the messages of a field that repeats.
+pub struct Message<'a> {
+    /// The field.
+    pub field: &'a str,
+    /// Which of them, counted from 0.
+    pub index: usize,
+    /// A field in it that is looked at first.
+    pub inner: &'a str,
+}
+
+/// A problem with its place in a message: at the first of this word in the inner field, or at all in it, else where the
+/// message begins.
+pub fn in_message(text: &str, message: Message<'_>, word: &str, problem: &str) -> String {
+    let Some(whole) = messages(text, message.field).into_iter().nth(message.index) else {
+        return of_field(text, problem);
+    };
+    let inner = messages(text, message.inner).into_iter();
+    let inner = inner.filter(|inner| whole.contains(&inner.start) && *inner != whole);
+    let tokens = tokens(text);
+    let first_in = |range: Range<usize>| {
+        let mut inside = tokens.iter().filter(|(offset, _)| range.contains(offset));
+        inside
+            .find(|(_, token)| *token == word)
+            .map(|(offset, _)| *offset)
+    };
+    let place = inner.chain([whole.clone()]).find_map(first_in);
+    at(text, place.unwrap_or(whole.start), problem)
+}
+
+/// Where the messages of a field stand, in braces, one after the other or in a list.
+fn messages(text: &str, field: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut name, mut open) = ("", Vec::new());
+    for (offset, piece) in pieces(text) {
+        match piece {
+            Piece::Name(word) => name = word,
+            Piece::Mark('[') => open.push((name, offset, '[')),
+            Piece::Mark('{') => {
+                let listed = open.last().filter(|(.., mark)| *mark == '[');
+                open.push((listed.map_or(name, |(list, ..)| *list), offset, '{'));
+            }
+            Piece::Mark('}' | ']') => match open.pop() {
+                Some((name, start, '{')) if name == field => found.push(start..offset),
+                _ => {}
+            },
+            Piece::Text(_) | Piece::Mark(_) => {}
+        }
+    }
+    found
+}
+
+/// What a text is made of.
+enum Piece<'a> {
+    Name(&'a str),
+    /// Without its quotes.
+    Text(&'a str),
+    Mark(char),
+}
+
 /// The names and the strings of a text, without quotes, each with where it begins; comments have none.
 fn tokens(text: &str) -> Vec<(usize, &str)> {
+    let word = |(offset, piece)| match piece {
+        Piece::Name(word) | Piece::Text(word) => Some((offset, word)),
+        Piece::Mark(_) => None,
+    };
+    pieces(text).into_iter().filter_map(word).collect()
+}
+
+fn pieces(text: &str) -> Vec<(usize, Piece<'_>)> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -44,16 +113,19 @@ fn tokens(text: &str) -> Vec<(usize, &str)> {
             '"' | '\'' => {
                 let inside = &rest[1..];
                 let end = string_end(inside, first);
-                found.push((offset, &inside[..end]));
+                found.push((offset, Piece::Text(&inside[..end])));
                 (end + 2).min(rest.len())
             }
             c if c.is_ascii_alphabetic() || c == '_' => {
                 let ends = |c: char| !c.is_ascii_alphanumeric() && c != '_';
                 let end = rest.find(ends).unwrap_or(rest.len());
-                found.push((offset, &rest[..end]));
+                found.push((offset, Piece::Name(&rest[..end])));
                 end
             }
-            c => c.len_utf8(),
+            c => {
+                found.push((offset, Piece::Mark(c)));
+                c.len_utf8()
+            }
         };
         rest = &rest[length..];
     }
@@ -106,5 +178,28 @@ mod tests {
         let said = of_field(TEXT, "`m`: no");
         assert!(said.starts_with("line 1, column 7: `m`: no"), "{said}");
         assert_eq!(of_field("\"half", "`m`: no"), "`m`: no");
+    }
+
+    #[test]
+    fn messages_of_a_field_are_counted_wherever_they_stand() {
+        let text = "input [ { name: \"x\" }, # input {\n{ name: \"y\" dims: [ 1 ] } ]\n\
+                    s { step { a: \"x\" m { key: \"k\" } }\nstep { a: \"x\" m { key: \"x\" } } }";
+        let message = |field, index, inner| Message {
+            field,
+            index,
+            inner,
+        };
+        for (message, word, place) in [
+            (message("input", 0, "input"), "x", "line 1, column 17"),
+            (message("input", 1, "input"), "y", "line 2, column 9"),
+            (message("input", 1, "input"), "none", "line 2, column 1"),
+            (message("step", 0, "m"), "k", "line 3, column 28"),
+            (message("step", 0, "m"), "x", "line 3, column 15"),
+            (message("step", 1, "m"), "x", "line 4, column 24"),
+        ] {
+            let said = in_message(text, message, word, "no");
+            assert!(said.starts_with(place), "{place:?} does not begin {said:?}");
+        }
+        assert_eq!(in_message(text, message("step", 2, "m"), "x", "no"), "no");
     }
 }

@@ -5,14 +5,22 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::ensemble::TypedEnsemble;
 use super::queue::{TypedBatching, limits};
 use super::sequence::TypedSequence;
 use super::warmup::TypedWarmup;
-use super::{Config, Declared, VersionPolicy, at_least};
+use super::{Config, Declared, Runs, VersionPolicy, at_least};
+use crate::repository::step::Settings;
 use crate::tensor::Datatype;
 
 /// The most instances of one model: each is a thread and a session of its own.
 const INSTANCES: usize = 64;
+
+/// The backend of what needs no graph.
+const BUILT_IN: &str = "forebay";
+
+/// The parameter that says on how many threads an instance computes.
+const THREADS: &str = "intra_op_thread_count";
 
 /// The file.
 #[derive(Default, Deserialize)]
@@ -28,6 +36,7 @@ pub struct Typed {
     instance_group: Vec<TypedGroup>,
     dynamic_batching: Option<TypedBatching>,
     sequence_batching: Option<TypedSequence>,
+    ensemble_scheduling: Option<TypedEnsemble>,
     default_model_filename: String,
     parameters: BTreeMap<String, TypedParameter>,
     model_transaction_policy: TypedTransaction,
@@ -106,8 +115,8 @@ struct TypedCache {
 }
 
 impl Typed {
-    /// What it means for the model of this folder.
-    pub fn check(self, folder: &str) -> Result<Config, String> {
+    /// What it means, in a file of this text, for the model of this folder.
+    pub fn check(self, text: &str, folder: &str) -> Result<Config, String> {
         self.check_who(folder)?;
         let mut warnings = Vec::new();
         let max_batch_size = self
@@ -115,7 +124,7 @@ impl Typed {
             .map(|size| usize::try_from(size).map_err(|_| at_least("max_batch_size", size, 0)))
             .transpose()?;
         let instances = instances(&self.instance_group, &mut warnings)?;
-        let threads = threads(&self.parameters, &mut warnings)?;
+        let threads = threads(&self.parameters)?;
         let batching = self.sequence_batching.as_ref().map(TypedSequence::batching);
         let limits = limits(self.dynamic_batching.or(batching), max_batch_size)?;
         let sequence = self.sequence_batching;
@@ -131,15 +140,6 @@ impl Typed {
             let declared = tensors.into_iter().map(|tensor| tensor.check(warnings));
             declared.collect::<Result<Vec<_>, _>>()
         };
-        let file = match self.default_model_filename.as_str() {
-            "" => "model.onnx".to_owned(),
-            name if name.contains('/') => {
-                return Err(format!(
-                    "default_model_filename: \"{name}\" is no plain file name"
-                ));
-            }
-            name => name.to_owned(),
-        };
         let mut inputs = declare(self.input, &mut warnings)?;
         let mut outputs = declare(self.output, &mut warnings)?;
         if let Some(plan) = &sequence {
@@ -148,7 +148,22 @@ impl Typed {
             let declares = !outputs.is_empty();
             outputs.extend(plan.outputs().into_iter().filter(|_| declares));
         }
+        let settings = settings(&self.parameters);
+        let runs = match self.ensemble_scheduling {
+            Some(typed) => {
+                warnings.extend(typed.ignored());
+                let most_rows = max_batch_size.unwrap_or(0);
+                Runs::Ensemble(typed.check(text, &inputs, &outputs, most_rows))
+            }
+            None if self.backend == BUILT_IN => Runs::Step(settings.clone()),
+            None => Runs::Graph,
+        };
+        if !matches!(runs, Runs::Step(_)) {
+            let ignored = settings.keys();
+            warnings.extend(ignored.map(|name| format!("parameter {name} is ignored")));
+        }
         Ok(Config {
+            runs,
             max_batch_size,
             inputs,
             outputs,
@@ -156,7 +171,7 @@ impl Typed {
             versions: self.version_policy.check()?,
             instances,
             threads,
-            file,
+            file: graph_file(self.default_model_filename)?,
             limits,
             warmups: warmups.collect::<Result<_, _>>()?,
             cached: self.response_cache.enable,
@@ -173,19 +188,46 @@ impl Typed {
                 "name: \"{name}\" is not the folder's, \"{folder}\""
             ));
         }
-        let expected = [
-            ("platform", &self.platform, "onnxruntime_onnx"),
-            ("backend", &self.backend, "onnxruntime"),
-        ];
-        for (field, value, ours) in expected {
-            if !value.is_empty() && value != ours {
-                return Err(format!("{field}: \"{value}\"; expected \"{ours}\""));
-            }
+        if let Some(problem) = self.misfit() {
+            return Err(problem);
         }
         if self.model_transaction_policy.decoupled {
             return Err("model_transaction_policy: decoupled models are not served".into());
         }
         Ok(())
+    }
+
+    /// What in it does not go with what runs the model: a graph, a built-in step or other models.
+    fn misfit(&self) -> Option<String> {
+        let (platform, backend) = (self.platform.as_str(), self.backend.as_str());
+        let ensemble = self.ensemble_scheduling.is_some();
+        match (ensemble, platform, backend) {
+            (true, "" | "ensemble", "") if !self.instance_group.is_empty() => Some(
+                "instance_group: an ensemble runs nothing itself; its members have instances"
+                    .into(),
+            ),
+            (true, "" | "ensemble", "") if !self.model_warmup.is_empty() => {
+                Some("model_warmup: an ensemble runs nothing itself; warm its members up".into())
+            }
+            (true, "" | "ensemble", "") => None,
+            (true, "" | "ensemble", backend) => {
+                Some(format!("backend: \"{backend}\"; an ensemble has none"))
+            }
+            (true, platform, _) => Some(format!("platform: \"{platform}\"; expected \"ensemble\"")),
+            (false, "ensemble", _) => Some(
+                "platform: \"ensemble\" goes with ensemble_scheduling, which is missing".into(),
+            ),
+            (false, "", BUILT_IN) if self.sequence_batching.is_some() => {
+                Some("sequence_batching: a built-in step has no state to keep".into())
+            }
+            (false, "", BUILT_IN) | (false, "" | "onnxruntime_onnx", "" | "onnxruntime") => None,
+            (false, "" | "onnxruntime_onnx", backend) => Some(format!(
+                "backend: \"{backend}\"; expected \"onnxruntime\", or \"{BUILT_IN}\" for a built-in step"
+            )),
+            (false, platform, _) => Some(format!(
+                "platform: \"{platform}\"; expected \"onnxruntime_onnx\""
+            )),
+        }
     }
 }
 
@@ -271,13 +313,26 @@ fn instances(groups: &[TypedGroup], warnings: &mut Vec<String>) -> Result<usize,
     Ok(sum.max(1))
 }
 
-fn threads(
-    parameters: &BTreeMap<String, TypedParameter>,
-    warnings: &mut Vec<String>,
-) -> Result<Option<usize>, String> {
-    const THREADS: &str = "intra_op_thread_count";
-    let others = parameters.keys().filter(|name| *name != THREADS);
-    warnings.extend(others.map(|name| format!("parameter {name} is ignored")));
+/// The name of the graph's file.
+fn graph_file(typed: String) -> Result<String, String> {
+    match typed.as_str() {
+        "" => Ok("model.onnx".to_owned()),
+        name if name.contains('/') => Err(format!(
+            "default_model_filename: \"{name}\" is no plain file name"
+        )),
+        _ => Ok(typed),
+    }
+}
+
+/// The parameters that are not ours to heed, but may be a step's.
+fn settings(parameters: &BTreeMap<String, TypedParameter>) -> Settings {
+    let others = parameters.iter().filter(|(name, _)| *name != THREADS);
+    let plain =
+        |(name, value): (&String, &TypedParameter)| (name.clone(), value.string_value.clone());
+    others.map(plain).collect()
+}
+
+fn threads(parameters: &BTreeMap<String, TypedParameter>) -> Result<Option<usize>, String> {
     let Some(TypedParameter { string_value }) = parameters.get(THREADS) else {
         return Ok(None);
     };

@@ -17,7 +17,8 @@ pub const TABLE: [[f32; 4]; 8] = [
     [3.5, 0.25, 1.0, -1.75], // dog
 ];
 
-const TOKENIZER: &str = r##"{
+/// A tokeniser of eight words, which takes four tokens at most.
+pub const TOKENIZER: &str = r##"{
   "version": "1.0",
   "truncation": {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
   "padding": {"strategy": {"Fixed": 4}, "direction": "Right", "pad_to_multiple_of": null,
@@ -43,6 +44,15 @@ pub fn put(models: &Path, name: &str, graph: Graph) {
     let version = models.join(name).join("1");
     fs::create_dir_all(&version).unwrap();
     fs::write(version.join("model.onnx"), graph.model()).unwrap();
+}
+
+/// Puts a model without a graph into a folder of models, described by these files.
+pub fn put_described(models: &Path, name: &str, files: &[(&str, &str)]) {
+    let folder = models.join(name);
+    fs::create_dir_all(&folder).unwrap();
+    for (file, text) in files {
+        fs::write(folder.join(file), text).unwrap();
+    }
 }
 
 /// Gives a model its `config.pbtxt`.
