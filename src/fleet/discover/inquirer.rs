@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::adapters::Listing;
 use crate::config::plan::{Engine, Origin, WorkerPlan};
 use crate::decide::{LoraTold, Told};
-use crate::facts::{PREFIX, holds_message};
+use crate::facts::{PREFIX, first_message};
 use crate::fleet::dialect::detect::{Detection, TELLTALES};
 use crate::fleet::dialect::{self, lora, report};
 use crate::units::{Bytes, Seconds};
@@ -122,7 +122,7 @@ impl Inquirer {
         let asking = self.upstream.ask(&question, self.limit);
         let reply = self.in_time(self.limit, asking).await.ok();
         let message = reply.and_then(|reply| reply.body).unwrap_or_default();
-        matches!(holds_message(&message), Ok(true))
+        matches!(first_message(&message), Ok(Some(_)))
     }
 
     /// A bare connect: how long it took.

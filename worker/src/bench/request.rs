@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::client::Request;
-use crate::line::{Embedder, Model};
+use crate::line::{Embedder, Model, Work};
 use crate::serve::warm_up::{Sizes, zeros};
 use crate::tensor::Tensor;
 
@@ -33,8 +33,14 @@ enum Asked {
 impl Example {
     /// What this model is asked, or why it can't be.
     pub fn of(model: &Arc<Model>, sizes: &Sizes) -> Result<Example, String> {
-        if model.sequencer.is_some() {
-            return Err("its requests form sequences, which are not measured".into());
+        match model.work {
+            Work::Engine(_) => {}
+            Work::Sequences(..) => {
+                return Err("its requests form sequences, which are not measured".into());
+            }
+            Work::Ensemble(_) => {
+                return Err("it is an ensemble, which has no engine to compare with: its members are measured".into());
+            }
         }
         let asked = match (&model.embedder, &model.classifier) {
             (Some(embedder), None) => Asked::Texts(Arc::clone(embedder), "/v1/embeddings"),
