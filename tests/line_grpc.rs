@@ -226,6 +226,41 @@ fn p01_a_call_that_a_worker_fails_is_answered_by_another() {
 }
 
 #[test]
+fn a_call_that_two_workers_fail_is_held_against_neither_and_one_that_another_answers_is() {
+    let workers = [GrpcWorker::start(), GrpcWorker::start()];
+    let proxy = Proxy::setup()
+        .section("[routing]\npolicy = \"round_robin\"")
+        .worker_at("a", &workers[0].url(), GENERIC)
+        .worker_at("b", &workers[1].url(), GENERIC)
+        .start();
+    let call = || status(&proxy, "ModelInfer", &[], &naming("m")).0;
+    let failures = || ["a", "b"].map(|name| proxy.worker(name)["failures"].as_u64().unwrap());
+    for worker in &workers {
+        worker.fail(13, 100);
+    }
+    for _ in 0..6 {
+        assert_eq!(call(), 13);
+    }
+    assert_eq!(
+        workers.each_ref().map(|worker| worker.heard().len()),
+        [6, 6]
+    );
+    assert_eq!(failures(), [0, 0]);
+    assert!(proxy.all_are_up());
+    workers[1].fail(0, 0);
+    for _ in 0..8 {
+        assert_eq!(call(), 0);
+    }
+    let [a, b] = failures();
+    assert!(a >= 3 && b == 0, "{a} {b}");
+    assert_eq!(proxy.worker("a")["state"], "ejected");
+    proxy.change("/api/workers/b/drain", "");
+    proxy.change("/api/workers/a/resume", "");
+    assert_eq!(call(), 13, "nobody else can be asked");
+    assert_eq!(failures()[0], a + 1);
+}
+
+#[test]
 fn p31_a_stream_that_breaks_ends_with_a_status_and_no_message_is_sent_twice() {
     let worker = GrpcWorker::start();
     let proxy = before(&worker).start();

@@ -265,6 +265,9 @@ pub enum Outcome {
     },
     /// The worker had it and failed: a 5xx, a deadline, an answer that is malformed.
     Failed,
+    /// The worker had it and answered an error that may be the request's own fault. It says nothing of the worker until
+    /// another was asked, and then [`blame`](super::FleetState::blame) may follow.
+    Doubted,
     /// The connection ended after the request may have been sent and before its answer was whole.
     Lost,
     /// The worker never got it: no connection could be opened.

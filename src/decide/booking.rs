@@ -142,6 +142,7 @@ impl Record {
             Outcome::Refused
             | Outcome::Unsent
             | Outcome::Gone
+            | Outcome::Doubted
             | Outcome::Busy { .. }
             | Outcome::Rejected => {}
         }

@@ -193,7 +193,7 @@ impl Condition {
                 self.begun();
             }
             Outcome::Busy { retry_after } => self.hold(retry_after, now),
-            Outcome::Unsent | Outcome::Gone => {}
+            Outcome::Unsent | Outcome::Gone | Outcome::Doubted => {}
         }
         Weighed::default()
     }
@@ -453,7 +453,7 @@ mod tests {
     fn what_says_nothing_of_the_worker_changes_nothing() {
         let mut condition = ejected();
         condition.tick(Seconds(6.0));
-        for outcome in [Outcome::Gone, Outcome::Unsent, busy(0.0)] {
+        for outcome in [Outcome::Gone, Outcome::Unsent, Outcome::Doubted, busy(0.0)] {
             let weighed = condition.weigh(Seconds(6.0), outcome, Seconds(7.0));
             assert!(!weighed.outage_begins && weighed.eject_for.is_none());
         }

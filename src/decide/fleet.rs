@@ -160,6 +160,13 @@ impl FleetState {
         self.change(id, left)
     }
 
+    /// An error that a worker answered, and that was [doubted](Outcome::Doubted), was its own fault: another did better, or
+    /// nobody else was asked. Returns the change if that ejects it. Call [`grants`](Self::grants) next.
+    pub fn blame(&mut self, worker: WorkerId, now: Seconds) -> Option<StateChange> {
+        let left = self.roster.blame(worker, now)?;
+        self.change(worker, left)
+    }
+
     /// The busy time of its machine that has fallen to a request so far; none when its worker has lost it.
     pub fn share_of(&mut self, booking: &Booking, now: Seconds) -> Seconds {
         let found = self.roster.at(booking.worker());

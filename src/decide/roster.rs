@@ -277,12 +277,7 @@ impl Roster {
         }
         let (worker, machine) = self.at(id)?;
         let cause = worker.finish(booking, outcome, machine, now)?;
-        if !self.may_eject(id, cause) {
-            return None;
-        }
-        self.worker_mut(id)?.eject(cause, now);
-        self.reuse.lost(id);
-        Some(left)
+        self.eject(id, cause, now).then_some(left)
     }
 
     /// This worker answered that it does not know the path of this request.

@@ -96,6 +96,7 @@ fn is_paid_for(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Answered { .. } | Outcome::Gone | Outcome::Rejected => true,
         Outcome::Failed
+        | Outcome::Doubted
         | Outcome::Lost
         | Outcome::Refused
         | Outcome::Unsent

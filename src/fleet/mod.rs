@@ -232,6 +232,12 @@ impl Fleet {
         change.iter().for_each(report);
     }
 
+    /// An error that a worker answered was its own fault, and not the request's.
+    pub fn blame(self: &Arc<Self>, worker: WorkerId) {
+        let change = self.change(|core, now| core.state.blame(worker, now));
+        change.iter().for_each(report);
+    }
+
     /// A worker answered that it does not know the path of this request. Who waits for it may now be served elsewhere.
     pub fn unsupported(self: &Arc<Self>, worker: WorkerId, ask: &Ask) {
         self.change(|core, now| core.state.unsupported(worker, ask, now));

@@ -8,7 +8,8 @@
 //! | 404, 405, 501 on a built-in path | `unsupported` | lives, does not know the path | yes |
 //! | other 5xx, but for 501 | `5xx` | failed | yes |
 //! | other statuses | `ok` | lives | – |
-//! | a gRPC call that ends with its head: 8, 14 as 503; 2, 13, 15 as 500; 12 as 501; others | | | |
+//! | a gRPC call that ends with its head: 8, 14 as 503; 12 as 501; others | | | |
+//! | a gRPC call that ends with its head: 2, 13, 15 | `5xx` | failed, unless a second one says so too | yes |
 //! | the adapter was not loaded | `lora` | was not sent it | yes |
 //! | a worker that does not speak what the request needs | `unfit` | was not sent it | yes |
 //! | no connection | `refused`, `connect_timeout` | was not reached | yes |
@@ -17,6 +18,10 @@
 //! | a timer of the worker's | its reason | failed | yes |
 //! | the client's own stream is at fault | its reason | – | no |
 //! | `timeouts.total`, `x-forebay-deadline` | `deadline` | – | no |
+//!
+//! HTTP has 4xx for requests that can't be served; gRPC's servers answer 2 or 13 also to a message that they can't read. So
+//! of two workers that answer a call so neither is blamed (`tries.rs`): else a client with one such message could have
+//! workers ejected.
 //!
 //! Whether "yes" comes to pass is decided by `decide/retry.rs`.
 
@@ -64,7 +69,7 @@ pub(super) fn answer(status: StatusCode, headers: &HeaderMap, built_in: bool) ->
         Some(12) if built_in => {
             return judged("unsupported", Outcome::Rejected, Ending::Unsupported);
         }
-        Some(2 | 13 | 15) => return judged("5xx", Outcome::Failed, Ending::ServerError),
+        Some(2 | 13 | 15) => return judged("5xx", Outcome::Doubted, Ending::ServerError),
         Some(1..) => return judged("ok", Outcome::Rejected, Ending::Answer),
         Some(0) | None => {}
     }

@@ -48,7 +48,9 @@ use tries::{Repeating, Repeats, Tries};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::config::plan::{Repeat, Retries, RetryOn};
-use crate::decide::{Ask, Ending, NoChoice, Permit, RetryRules, Shortlist, Tally, Verdict};
+use crate::decide::{
+    Ask, Ending, NoChoice, Outcome, Permit, RetryRules, Shortlist, Tally, Verdict,
+};
 use crate::facts::{self, BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
@@ -129,6 +131,11 @@ impl Begun {
         self.begin.judged.ending
     }
 
+    /// Whether it is an error that may be the request's own fault.
+    fn is_doubted(&self) -> bool {
+        self.begin.judged.outcome == Outcome::Doubted
+    }
+
     /// Gives the place back: this attempt is over, whether the client will get its answer or not.
     fn settle(&mut self, exchange: &mut Exchange) {
         if let Some(lease) = self.lease.take() {
@@ -180,7 +187,7 @@ impl Forward {
         errand: &Errand<'_>,
         exchange: &mut Exchange,
     ) -> Result<Box<Begun>, Fault> {
-        let mut tries = Tries::new(errand.tally(), &self.repeats);
+        let mut tries = Tries::new(errand.tally(), &self.repeats, &self.fleet);
         loop {
             let station = lease.station().clone();
             tries.tried.push(lease.worker());

@@ -1,5 +1,5 @@
 //! What a request carries from attempt to attempt: whom it tried, what it has used up, and the answer that it falls back
-//! on.
+//! on, and who is to blame where that may be the request itself.
 //!
 //! An answer that may yet be replaced by a better one is set aside: its place on the worker is given back and the
 //! worker judged at once, while its head and the beginning of its body are kept, and the rest stays unread. If nobody
@@ -11,8 +11,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Begun;
-use crate::decide::{Ending, RetryBudget, Tally, Verdict};
+use crate::decide::{Ending, Outcome, RetryBudget, Tally, Verdict};
 use crate::fault::Fault;
+use crate::fleet::Fleet;
 use crate::observe::Exchange;
 use crate::units::WorkerId;
 
@@ -42,18 +43,23 @@ pub(super) struct Tries {
     returns: u32,
     /// The last answer that was not good enough while somebody else could be asked.
     spare: Option<Box<Begun>>,
+    /// Who answered an error that may be the request's own fault.
+    doubted: Vec<WorkerId>,
+    fleet: Arc<Fleet>,
     repeats: Repeats,
     repeating: Option<Repeating>,
 }
 
 impl Tries {
-    pub(super) fn new(tally: Tally, repeats: &Repeats) -> Self {
+    pub(super) fn new(tally: Tally, repeats: &Repeats, fleet: &Arc<Fleet>) -> Self {
         Tries {
             tally,
             tried: Vec::new(),
             unread: true,
             returns: 0,
             spare: None,
+            doubted: Vec::new(),
+            fleet: Arc::clone(fleet),
             repeats: Arc::clone(repeats),
             repeating: None,
         }
@@ -77,6 +83,9 @@ impl Tries {
     /// says more.
     pub(super) fn set_aside(&mut self, mut begun: Box<Begun>, exchange: &mut Exchange) {
         begun.settle(exchange);
+        if begun.is_doubted() {
+            self.doubted.push(begun.worker);
+        }
         if begun.ending() != Ending::Unsupported || self.spare.is_none() {
             self.spare = Some(begun);
         }
@@ -95,6 +104,12 @@ impl Tries {
 
     /// The end, with an answer.
     pub(super) fn deliver(self, mut begun: Box<Begun>) -> Box<Begun> {
+        match self.doubted[..] {
+            [] if begun.is_doubted() => begun.begin.judged.outcome = Outcome::Failed,
+            [only] if !begun.is_doubted() || begun.worker == only => self.fleet.blame(only),
+            // Nobody was, or two say the same of it.
+            _ => {}
+        }
         begun.repeating = self.repeating;
         begun
     }
@@ -103,7 +118,12 @@ impl Tries {
     pub(super) fn give_up(mut self, fault: Fault) -> Result<Box<Begun>, Fault> {
         match self.spare.take() {
             Some(spare) => Ok(self.deliver(spare)),
-            None => Err(fault),
+            None => {
+                if let [only] = self.doubted[..] {
+                    self.fleet.blame(only);
+                }
+                Err(fault)
+            }
         }
     }
 }

@@ -144,6 +144,24 @@ impl Roster {
         rooms.fold(f64::INFINITY, f64::min)
     }
 
+    /// An error that a worker answered was its own fault. Returns the state that the worker left if that ejected it.
+    pub(in crate::decide) fn blame(&mut self, id: WorkerId, now: Seconds) -> Option<State> {
+        let (worker, machine) = self.at(id)?;
+        let left = worker.condition().state();
+        let cause = worker.blame(machine, now)?;
+        self.eject(id, cause, now).then_some(left)
+    }
+
+    /// Takes a worker out if that is allowed; whether it is.
+    pub(super) fn eject(&mut self, id: WorkerId, cause: EjectCause, now: Seconds) -> bool {
+        let allowed = self.may_eject(id, cause);
+        if let Some(worker) = self.worker_mut(id).filter(|_| allowed) {
+            worker.eject(cause, now);
+            self.reuse.lost(id);
+        }
+        allowed
+    }
+
     /// Whether a worker may be taken out for this. Never the only one that serves a model: there is nobody else, unless it
     /// takes no connections and requests may wait for it to come back. For
     /// errors, which only few of its requests may share, at most half of those who serve a model, up or not; one that

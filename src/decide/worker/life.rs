@@ -1,11 +1,12 @@
-//! A worker's lives: what its probes and its operator say, and the fresh start when one has ended.
+//! A worker's lives: what its probes, its errors and its operator say, and the fresh start when one has ended.
 
 use super::Worker;
 use super::classes::Classes;
-use crate::decide::ask::{Names, WorkerSpec};
+use crate::decide::ask::{Names, Outcome, WorkerSpec};
 use crate::decide::by_hand::{ByHand, Override, Why};
 use crate::decide::condition::{Condition, Probed};
 use crate::decide::decode_meter::DecodeMeter;
+use crate::decide::eject::EjectCause;
 use crate::decide::machine::Machine;
 use crate::decide::memory::Memory;
 use crate::decide::saturation::Saturation;
@@ -29,6 +30,20 @@ impl Worker {
     pub(in crate::decide) fn loads(&mut self, reason: String, machine: &mut Machine, now: Seconds) {
         let probed = self.condition.load(reason, now);
         self.probed(probed, machine, now);
+    }
+
+    /// An error that it answered was its own fault after all. Returns what it should be ejected for, if it should.
+    pub(in crate::decide) fn blame(
+        &mut self,
+        machine: &mut Machine,
+        now: Seconds,
+    ) -> Option<EjectCause> {
+        self.record.ended(Outcome::Failed);
+        let weighed = self.condition.weigh(now, Outcome::Failed, now);
+        if weighed.outage_begins {
+            machine.outage(now);
+        }
+        weighed.eject_for
     }
 
     /// Its operator changes it.
