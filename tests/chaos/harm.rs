@@ -111,12 +111,12 @@ impl Harm {
         let broke = ended.status == 200 && !ended.complete;
         let because = |reasons: &[&str]| reasons.contains(&ended.reason.as_str());
         let read = !question.may_repeat() && because(&["worker_failed"]);
+        let late = because(&["first_byte_timeout", "answer_timeout", "stalled"]);
         match self {
             Harm::Slow => false,
             Harm::Kill => broke && question.is_streamed() || read,
-            Harm::Hang | Harm::Stall => {
-                broke || because(&["first_byte_timeout", "answer_timeout", "stalled"])
-            }
+            Harm::Hang => late,
+            Harm::Stall => broke || late,
             Harm::Cut | Harm::Reset | Harm::Rubbish(_) => broke || because(&["worker_failed"]),
             Harm::Fail => ended.status == 500 && ended.reason.is_empty(),
             Harm::Busy => ended.status == 429 && ended.reason.is_empty(),
