@@ -12,7 +12,8 @@ use crate::units::{Seconds, WorkerId};
 pub struct Lease {
     fleet: Arc<Fleet>,
     station: Arc<Station>,
-    booking: Option<Booking>,
+    /// Boxed: a lease goes through many hands, most of them futures that keep room for it.
+    booking: Option<Box<Booking>>,
     worker: WorkerId,
     tab: Option<Arc<Tab>>,
 }
@@ -23,7 +24,7 @@ impl Lease {
             fleet,
             station,
             worker: choice.worker,
-            booking: Some(choice.booking),
+            booking: Some(Box::new(choice.booking)),
             tab: None,
         }
     }
@@ -67,7 +68,7 @@ impl Lease {
         if let Some(booking) = self.booking.take() {
             let (share, change) = self.fleet.change(|core, now| {
                 let share = core.state.share_of(&booking, now);
-                (share, core.state.finish(booking, outcome, now))
+                (share, core.state.finish(*booking, outcome, now))
             });
             change.iter().for_each(report);
             if let Some(tab) = self.tab.take().filter(|_| is_paid_for(outcome)) {

@@ -164,7 +164,8 @@ impl Upstream {
     ) -> Result<Sent, Loss> {
         match self.connector.origin.protocol {
             Protocol::Http1 | Protocol::Https => self.send_http1(draft, connect, resend).await,
-            Protocol::H2c => self.send_http2(draft, connect, resend).await,
+            // Boxed, because it may open a connection and most workers speak HTTP/1.1.
+            Protocol::H2c => Box::pin(self.send_http2(draft, connect, resend)).await,
         }
     }
 
