@@ -50,7 +50,7 @@ impl Lease {
     pub fn first_byte(&mut self, now: Seconds) {
         if let Some(booking) = &mut self.booking {
             self.fleet
-                .change(|core, _now| core.state.first_byte(booking, now));
+                .change_at(now, |core| core.state.first_byte(booking, now));
         }
     }
 
@@ -60,13 +60,13 @@ impl Lease {
     }
 
     /// Gives the place back and says how it went.
-    pub fn finish(mut self, outcome: Outcome) {
-        self.give_back(outcome);
+    pub fn finish(mut self, outcome: Outcome, now: Seconds) {
+        self.give_back(outcome, now);
     }
 
-    fn give_back(&mut self, outcome: Outcome) {
+    fn give_back(&mut self, outcome: Outcome, now: Seconds) {
         if let Some(booking) = self.booking.take() {
-            let (share, change) = self.fleet.change(|core, now| {
+            let (share, change) = self.fleet.change_at(now, |core| {
                 let share = core.state.share_of(&booking, now);
                 (share, core.state.finish(*booking, outcome, now))
             });
@@ -80,7 +80,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.give_back(Outcome::Gone);
+        if self.booking.is_some() {
+            self.give_back(Outcome::Gone, self.fleet.clock.now());
+        }
     }
 }
 

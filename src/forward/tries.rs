@@ -14,7 +14,7 @@ use super::Begun;
 use crate::decide::{Ending, RetryBudget, Tally, Verdict};
 use crate::fault::Fault;
 use crate::observe::Exchange;
-use crate::units::WorkerId;
+use crate::units::{Seconds, WorkerId};
 
 /// More often than the rule of ejection needs to see that nobody takes connections.
 const MOST_RETURNS: u32 = 16;
@@ -75,8 +75,13 @@ impl Tries {
 
     /// Keeps an answer while another worker is asked. One that says that its path is not known there replaces none that
     /// says more.
-    pub(super) fn set_aside(&mut self, mut begun: Box<Begun>, exchange: &mut Exchange) {
-        begun.settle(exchange);
+    pub(super) fn set_aside(
+        &mut self,
+        mut begun: Box<Begun>,
+        exchange: &mut Exchange,
+        now: Seconds,
+    ) {
+        begun.settle(exchange, now);
         if begun.ending() != Ending::Unsupported || self.spare.is_none() {
             self.spare = Some(begun);
         }

@@ -280,8 +280,9 @@ impl Tunnel {
                 End::Due(kind) => kind.label(),
                 End::Closed | End::ClientGone => self.judged.label,
             };
-            self.exchange.attempt_ended(lease.worker(), label);
-            lease.finish(outcome);
+            let now = self.clock.now();
+            self.exchange.attempt_ended(lease.worker(), label, now);
+            lease.finish(outcome, now);
         }
     }
 }
@@ -291,7 +292,7 @@ impl Drop for Tunnel {
         // The client left: the place is given back by the lease itself.
         if let Some(lease) = self.lease.take() {
             self.exchange
-                .attempt_ended(lease.worker(), Kind::ClientGone.label());
+                .attempt_ended(lease.worker(), Kind::ClientGone.label(), self.clock.now());
         }
     }
 }
