@@ -66,23 +66,25 @@ pub struct Opened<B> {
     app: Arc<App>,
     client: Client,
     head: Parts,
-    body: B,
+    /// There until a stream takes it along.
+    body: Option<B>,
     exchange: Box<Exchange>,
 }
 
 /// Takes note of a request. Apart from answering it, because a connection whose client leaves right behind its request
-/// never asks for the answer, and that request counts too.
-pub fn open<B>(app: Arc<App>, client: Client, request: Request<B>) -> Opened<B> {
+/// never asks for the answer, and that request counts too. Boxed: it goes through many futures, which would each keep room
+/// for it and copy it.
+pub fn open<B>(app: Arc<App>, client: Client, request: Request<B>) -> Box<Opened<B>> {
     let (head, body) = request.into_parts();
     let id = head.headers.get(X_REQUEST_ID);
     let exchange = app.observe.open(&head.method, &head.uri, id);
-    Opened {
+    Box::new(Opened {
         app,
         client,
         head,
-        body,
+        body: Some(body),
         exchange,
-    }
+    })
 }
 
 impl<B> Opened<B>
@@ -91,7 +93,7 @@ where
     B::Error: std::fmt::Display + Send,
 {
     /// Answers it. Never fails: a fault becomes the answer that tells it.
-    pub async fn answer(self) -> Response<Relay> {
+    pub async fn answer(self: Box<Self>) -> Response<Relay> {
         let spot = Spot::new(self.exchange.id());
         let Some(interval) = self.app.plan.load().queue.heartbeat else {
             return self.respond(&spot).await;
@@ -107,40 +109,45 @@ where
         heart.answer(rest).await
     }
 
-    async fn respond(self, spot: &Spot) -> Response<Relay> {
+    async fn respond(mut self: Box<Self>, spot: &Spot) -> Response<Relay> {
+        let visit = Visit {
+            app: &self.app,
+            client: &self.client,
+            head: &self.head,
+            spot,
+        };
+        // Boxed, so that a connection does not keep room for a request's whole path while its answer streams.
+        let answer = Box::pin(walk(&visit, &mut self.body, &mut self.exchange)).await;
+        if spot.has_begun() {
+            self.exchange.begun(StatusCode::OK);
+            self.exchange.add_bytes_out(spot.told_bytes());
+        }
+        if answer.is_err() {
+            self.discard().await;
+        }
         let Opened {
             app,
             client,
             head,
-            body,
-            mut exchange,
-        } = self;
-        let mut body = Some(body);
-        let visit = Visit {
-            app: &app,
-            client: &client,
-            head: &head,
-            spot,
-        };
-        let answer = walk(&visit, &mut body, &mut exchange).await;
-        if spot.has_begun() {
-            exchange.begun(StatusCode::OK);
-            exchange.add_bytes_out(spot.told_bytes());
-        }
+            exchange,
+            ..
+        } = *self;
         match answer {
             Ok(Answer::Begun(begun)) => relay::response(begun, exchange, app.clock, client.http2),
             Ok(Answer::Own(own)) => {
                 relay::own(own.status, own.fields, (own.body, own.trailers), exchange)
             }
-            Err(fault) => {
-                if let Some(body) = body.as_mut()
-                    && !body.is_end_stream()
-                    && !head.headers.contains_key(EXPECT)
-                {
-                    app.intake.discard(body).await;
-                }
-                refusal::response(dialect(&head), &fault, exchange)
-            }
+            Err(fault) => refusal::response(dialect(&head), &fault, exchange),
+        }
+    }
+
+    /// Reads what the client of a refused request still sends, unless it waits to be asked for it.
+    async fn discard(&mut self) {
+        if let Some(body) = &mut self.body
+            && !body.is_end_stream()
+            && !self.head.headers.contains_key(EXPECT)
+        {
+            self.app.intake.discard(body).await;
         }
     }
 }
@@ -239,9 +246,9 @@ where
         spot,
         plan: &plan,
         client,
+        is_grpc: is_grpc(head),
     };
-    // Boxed, so that a connection does not keep the room of an attempt while its answer streams.
-    let begun = Box::pin(app.forward.answer(lease, &errand, exchange)).await?; // 502 503 504; sends again inside
+    let begun = app.forward.answer(lease, &errand, exchange).await?; // 502 503 504; sends again inside
     Ok(Answer::Begun(begun))
 }
 
@@ -258,15 +265,16 @@ async fn turn(
         let turn = pin!(guest.turn(&mut considered));
         queue::within(limit, exchange.started(), clock, turn).await
     };
-    exchange.considered(considered);
+    let now = clock.now();
+    exchange.considered(considered, now);
     exchange.stood_at(spot.position());
     let waited = match &turn {
         Ok((_, waited)) => *waited,
-        Err(_) => clock.now() - began,
+        Err(_) => now - began,
     };
     exchange.queued(waited);
     let (lease, _) = turn?;
-    exchange.routed(clock.now() - began - waited);
+    exchange.routed(now - began - waited);
     Ok(lease)
 }
 
@@ -327,8 +335,7 @@ fn ask(
 /// The shape of errors on a path, also on one that could not be matched.
 fn dialect(head: &Parts) -> Dialect {
     let path = head.uri.path();
-    let kind = head.headers.get(CONTENT_TYPE);
-    if kind.is_some_and(|kind| facts::is_grpc(kind.as_bytes())) {
+    if is_grpc(head) {
         return Dialect::Grpc;
     }
     match BuiltIn::of(path) {
@@ -336,6 +343,11 @@ fn dialect(head: &Parts) -> Dialect {
         None if path == "/v2" || path.starts_with("/v2/") => Dialect::KServe,
         None => Dialect::OpenAi,
     }
+}
+
+fn is_grpc(head: &Parts) -> bool {
+    let kind = head.headers.get(CONTENT_TYPE);
+    kind.is_some_and(|kind| facts::is_grpc(kind.as_bytes()))
 }
 
 impl App {

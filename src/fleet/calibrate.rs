@@ -107,7 +107,7 @@ impl Calibrator {
         let catalogue = self.fleet.catalogue();
         let name = catalogue.renamed(lease.worker(), &model).unwrap_or(&model);
         let Some(trial) = Trial::new(plan, name, work, prompt, rand::random()) else {
-            return lease.finish(Outcome::Unsent);
+            return lease.finish(Outcome::Unsent, self.clock.now());
         };
         let began = self.clock.now();
         let mut seen = Seen::default();
@@ -128,7 +128,7 @@ impl Calibrator {
             first_byte: seen.first_byte.map(|first| first - began),
             total: self.clock.now() - began,
         });
-        lease.finish(ended.outcome);
+        lease.finish(ended.outcome, self.clock.now());
     }
 
     /// How long the worker may take.

@@ -12,7 +12,8 @@ use crate::units::{Seconds, WorkerId};
 pub struct Lease {
     fleet: Arc<Fleet>,
     station: Arc<Station>,
-    booking: Option<Booking>,
+    /// Boxed: a lease goes through many hands, most of them futures that keep room for it.
+    booking: Option<Box<Booking>>,
     worker: WorkerId,
     tab: Option<Arc<Tab>>,
 }
@@ -23,7 +24,7 @@ impl Lease {
             fleet,
             station,
             worker: choice.worker,
-            booking: Some(choice.booking),
+            booking: Some(Box::new(choice.booking)),
             tab: None,
         }
     }
@@ -49,7 +50,7 @@ impl Lease {
     pub fn first_byte(&mut self, now: Seconds) {
         if let Some(booking) = &mut self.booking {
             self.fleet
-                .change(|core, _now| core.state.first_byte(booking, now));
+                .change_at(now, |core| core.state.first_byte(booking, now));
         }
     }
 
@@ -59,15 +60,15 @@ impl Lease {
     }
 
     /// Gives the place back and says how it went.
-    pub fn finish(mut self, outcome: Outcome) {
-        self.give_back(outcome);
+    pub fn finish(mut self, outcome: Outcome, now: Seconds) {
+        self.give_back(outcome, now);
     }
 
-    fn give_back(&mut self, outcome: Outcome) {
+    fn give_back(&mut self, outcome: Outcome, now: Seconds) {
         if let Some(booking) = self.booking.take() {
-            let (share, change) = self.fleet.change(|core, now| {
+            let (share, change) = self.fleet.change_at(now, |core| {
                 let share = core.state.share_of(&booking, now);
-                (share, core.state.finish(booking, outcome, now))
+                (share, core.state.finish(*booking, outcome, now))
             });
             change.iter().for_each(report);
             if let Some(tab) = self.tab.take().filter(|_| is_paid_for(outcome)) {
@@ -79,7 +80,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.give_back(Outcome::Gone);
+        if self.booking.is_some() {
+            self.give_back(Outcome::Gone, self.fleet.clock.now());
+        }
     }
 }
 

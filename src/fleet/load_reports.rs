@@ -63,8 +63,7 @@ impl Courtesy {
 impl Fleet {
     /// Whether a request on this path should ask its worker to tell its load.
     #[must_use]
-    pub fn asks_load(&self, worker: WorkerId, path: &str) -> bool {
-        let now = self.clock.now();
+    pub fn asks_load(&self, worker: WorkerId, path: &str, now: Seconds) -> bool {
         let stations = self.stations.load();
         let courtesy = stations.get(worker.index()).map(|one| &one.pulse.courtesy);
         let courtesy = courtesy.filter(|courtesy| courtesy.is_due(now));

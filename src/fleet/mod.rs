@@ -302,11 +302,15 @@ impl Fleet {
         self.station(worker)?.pulse.last_heard()
     }
 
-    /// Changes the state, then hands places that this freed to those who wait for them.
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Core, Seconds) -> T) -> T {
         let now = self.clock.now();
+        self.change_at(now, |core| change(core, now))
+    }
+
+    /// Changes the state, then hands places that this freed to those who wait for them.
+    fn change_at<T>(self: &Arc<Self>, now: Seconds, change: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.core.lock();
-        let result = change(&mut core, now);
+        let result = change(&mut core);
         let grants = core.grants(now);
         drop(core);
         self.hand_over(grants);

@@ -130,8 +130,9 @@ impl Forward {
                 let spoilt = errand.stream.and_then(Messages::fault);
                 let failure = spoilt.map_or(failure, Failure::Spoilt);
                 let judged = judge::failure(&failure);
-                exchange.attempt_ended(worker, judged.label);
-                lease.finish(judged.outcome);
+                let now = self.clock.now();
+                exchange.attempt_ended(worker, judged.label, now);
+                lease.finish(judged.outcome, now);
                 Err((judged, failure))
             }
         }
@@ -150,10 +151,10 @@ impl Forward {
         let catalogue = self.fleet.catalogue();
         let model = errand.facts.model.as_ref();
         let name = model.and_then(|model| catalogue.renamed(worker, model));
-        let report = LoadReport::wanted(&self.fleet, worker, errand);
+        let now = self.clock.now();
+        let report = LoadReport::wanted(&self.fleet, worker, errand, now);
         let draft = Draft::new(errand, worker_plan, name, &id).map_err(Failure::Unsendable)?;
         let draft = draft.wanting(report);
-        let now = self.clock.now();
         let port = port(errand, worker_plan, pool)?;
         let wanted = errand.facts.streamed || errand.facts.upgrades || errand.stream.is_some();
         let started = exchange.started();
@@ -239,7 +240,7 @@ fn port<'p>(
         let why = "WebSockets are carried by HTTP/1.1, and it is configured as h2c";
         return Err(Failure::Unfit(why.to_owned()));
     }
-    if !errand.is_grpc() {
+    if !errand.is_grpc {
         return Ok(pool);
     }
     let why = "it speaks no gRPC that is known here: set its grpc_url";

@@ -61,6 +61,8 @@ pub(super) struct Flow {
     http2: bool,
     deadlines: Deadlines,
     alarm: Alarm,
+    /// The alarm knows of every timer that runs. They only move on, until the first bytes begin another.
+    is_set: bool,
     begun: Seconds,
     /// When bytes last came.
     heard: Option<Seconds>,
@@ -92,6 +94,7 @@ impl Flow {
             lease,
             repeating,
             dialect,
+            at,
             ..
         } = *begun;
         let Begin {
@@ -118,13 +121,14 @@ impl Flow {
             http2,
             deadlines,
             alarm: Alarm::new(clock),
-            begun: clock.now(),
+            is_set: false,
+            begun: at,
             heard: None,
             token_seen: false,
             stage: Stage::Flowing { first, body },
         });
         // An answer without a body is complete with its head; hyper will not poll it.
-        flow.complete_if_ended();
+        flow.complete_if_ended(at);
         (head, flow)
     }
 
@@ -172,12 +176,14 @@ impl Flow {
             return Poll::Ready(None);
         };
         if let Some(piece) = first.take() {
-            return Poll::Ready(Some(Ok(self.passed(piece))));
+            return Poll::Ready(Some(Ok(self.passed(piece, self.begun))));
         }
         match std::pin::Pin::new(body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
+            Poll::Ready(Some(Ok(frame))) => {
+                Poll::Ready(Some(Ok(self.passed(frame, self.clock.now()))))
+            }
             Poll::Ready(None) => {
-                self.complete();
+                self.complete(self.clock.now());
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
@@ -196,16 +202,16 @@ impl Flow {
     }
 
     /// A piece goes out: takes note of it, and ends the flow with the last.
-    fn passed(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    fn passed(&mut self, mut frame: Frame<Bytes>, now: Seconds) -> Frame<Bytes> {
         if let Some(fields) = frame.trailers_mut() {
             headers::trailers(fields);
         }
         if let Some(piece) = frame.data_ref() {
-            let now = self.clock.now();
             self.note(piece, now);
+            self.is_set &= self.heard.is_some();
             self.heard = Some(now);
         }
-        self.complete_if_ended();
+        self.complete_if_ended(now);
         frame
     }
 
@@ -231,32 +237,37 @@ impl Flow {
         lease.heard(after_first, now);
     }
 
-    fn complete_if_ended(&mut self) {
+    fn complete_if_ended(&mut self, now: Seconds) {
         if let Stage::Flowing { first: None, body } = &self.stage
             && body.is_end_stream()
         {
-            self.complete();
+            self.complete(now);
         }
     }
 
-    fn complete(&mut self) {
+    fn complete(&mut self, now: Seconds) {
         self.stage = Stage::Ended;
         let usage = std::mem::replace(&mut self.scan, UsageScan::new(false)).finish();
         self.exchange
             .usage(usage.prompt, usage.cached, usage.output);
         self.exchange.complete();
-        self.release(self.judged.label, with_tokens(self.judged.outcome, usage));
+        let outcome = with_tokens(self.judged.outcome, usage);
+        self.release(self.judged.label, outcome, now);
     }
 
-    fn release(&mut self, label: &'static str, outcome: Outcome) {
+    fn release(&mut self, label: &'static str, outcome: Outcome, now: Seconds) {
         if let Some(lease) = self.lease.take() {
-            self.exchange.attempt_ended(lease.worker(), label);
-            lease.finish(outcome);
+            self.exchange.attempt_ended(lease.worker(), label, now);
+            lease.finish(outcome, now);
         }
     }
 
     /// The timer that has fired.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
+        if self.is_set && self.alarm.sleeps(cx) {
+            return Poll::Pending;
+        }
+        self.is_set = true;
         let Some((due, kind, name, span)) = self.deadlines.next(self.heard, Some(self.begun))
         else {
             return Poll::Pending;
@@ -275,10 +286,11 @@ impl Flow {
         fault: Fault,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let now = self.clock.now();
         self.exchange.broke(fault.kind);
         let linger = if self.http2 { LINGER } else { Seconds::ZERO };
         self.stage = Stage::Lingering {
-            until: self.clock.now() + linger,
+            until: now + linger,
             polled: false,
         };
         let outcome = match fault.kind {
@@ -287,7 +299,7 @@ impl Flow {
             Kind::WorkerFailed => Outcome::Lost,
             _ => Outcome::Failed,
         };
-        self.release(fault.kind.label(), outcome);
+        self.release(fault.kind.label(), outcome, now);
         if self.dialect == Dialect::Grpc && self.http2 {
             self.stage = Stage::Ended;
             return Poll::Ready(Some(Ok(Frame::trailers(refusal::trailers(&fault)))));
@@ -307,7 +319,7 @@ impl Drop for Flow {
         // The client left: the place is given back by the lease itself, before the exchange asks what it took.
         if let Some(lease) = self.lease.take() {
             self.exchange
-                .attempt_ended(lease.worker(), Kind::ClientGone.label());
+                .attempt_ended(lease.worker(), Kind::ClientGone.label(), self.clock.now());
         }
     }
 }

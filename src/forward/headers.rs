@@ -106,7 +106,7 @@ impl<'a> Draft<'a> {
 
 /// Where the worker takes such a request.
 fn origin<'w>(errand: &Errand<'_>, worker: &'w WorkerPlan) -> &'w Origin {
-    let grpc = worker.grpc.as_ref().filter(|_| errand.is_grpc());
+    let grpc = worker.grpc.as_ref().filter(|_| errand.is_grpc);
     grpc.unwrap_or(&worker.origin)
 }
 
@@ -176,7 +176,7 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
     }
     forwarded::tell(&mut headers, errand);
     headers.insert(X_REQUEST_ID, id.clone());
-    if errand.is_grpc() {
+    if errand.is_grpc {
         // Ends here like every hop-by-hop field, and gRPC wants it at every hop.
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -300,16 +300,15 @@ fn ends_in_trailers(name: &HeaderName) -> bool {
 /// The fields that every answer carries.
 pub(super) fn ours(headers: &mut HeaderMap, exchange: &Exchange) {
     headers.insert(X_REQUEST_ID, exchange.id().clone());
-    if exchange.attempts() > 0 {
-        headers.insert(X_FOREBAY_ATTEMPTS, HeaderValue::from(exchange.attempts()));
+    match exchange.attempts() {
+        0 => {}
+        1 => drop(headers.insert(X_FOREBAY_ATTEMPTS, HeaderValue::from_static("1"))),
+        more => drop(headers.insert(X_FOREBAY_ATTEMPTS, HeaderValue::from(more))),
     }
     if let Some(position) = exchange.position() {
         headers.insert(X_FOREBAY_QUEUE_POSITION, HeaderValue::from(position));
     }
-    if let Some(worker) = exchange
-        .worker_name()
-        .and_then(|name| HeaderValue::from_str(&name).ok())
-    {
+    if let Some(worker) = exchange.worker() {
         headers.insert(X_FOREBAY_WORKER, worker);
     }
 }

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, response};
 
 use super::Errand;
 use crate::fleet::{FORMAT, Fleet, REPORT, TEXT};
-use crate::units::WorkerId;
+use crate::units::{Seconds, WorkerId};
 
 /// Who wants a report of one attempt.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,10 +20,15 @@ pub(super) struct LoadReport {
 
 impl LoadReport {
     /// Of an attempt at this worker.
-    pub(super) fn wanted(fleet: &Fleet, worker: WorkerId, errand: &Errand<'_>) -> Self {
+    pub(super) fn wanted(
+        fleet: &Fleet,
+        worker: WorkerId,
+        errand: &Errand<'_>,
+        now: Seconds,
+    ) -> Self {
         let by_client = errand.head.headers.contains_key(FORMAT);
         LoadReport {
-            by_us: !by_client && fleet.asks_load(worker, errand.head.uri.path()),
+            by_us: !by_client && fleet.asks_load(worker, errand.head.uri.path(), now),
             by_client,
         }
     }
@@ -39,7 +44,7 @@ impl LoadReport {
     pub(super) fn take(self, fleet: &Arc<Fleet>, worker: WorkerId, head: &mut response::Parts) {
         let report = head.headers.get(REPORT).map(HeaderValue::as_bytes);
         fleet.answered_with(worker, self.by_us && head.status.is_success(), report);
-        if !self.by_client {
+        if report.is_some() && !self.by_client {
             head.headers.remove(REPORT);
         }
     }

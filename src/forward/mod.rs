@@ -39,7 +39,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, StatusCode, Version};
 
@@ -98,6 +97,8 @@ pub struct Errand<'a> {
     pub plan: &'a Plan,
     /// Who asks.
     pub client: &'a Client,
+    /// Whether gRPC is spoken, on whatever path.
+    pub is_grpc: bool,
 }
 
 /// An answer that has begun, and the place it occupies.
@@ -110,6 +111,8 @@ pub struct Begun {
     repeating: Option<Repeating>,
     /// Whose errors it would show.
     dialect: Dialect,
+    /// When it goes out.
+    at: Seconds,
 }
 
 impl Begun {
@@ -120,6 +123,7 @@ impl Begun {
             lease: Some(lease),
             repeating: None,
             dialect,
+            at: Seconds::ZERO,
         })
     }
 
@@ -139,15 +143,16 @@ impl Begun {
     }
 
     /// Gives the place back: this attempt is over, whether the client will get its answer or not.
-    fn settle(&mut self, exchange: &mut Exchange) {
+    fn settle(&mut self, exchange: &mut Exchange, now: Seconds) {
         if let Some(lease) = self.lease.take() {
-            exchange.attempt_ended(self.worker, self.begin.judged.label);
-            lease.finish(self.begin.judged.outcome);
+            exchange.attempt_ended(self.worker, self.begin.judged.label, now);
+            lease.finish(self.begin.judged.outcome, now);
         }
     }
 
     /// Makes the head fit for the client.
     fn present(&mut self, exchange: &mut Exchange, now: Seconds) {
+        self.at = now;
         exchange.answered_by(self.worker);
         let head = &mut self.begin.head;
         // What is spoken to the client is ours to say (RFC 9110 §2.5): an answer that only ends with its connection, as
@@ -200,7 +205,7 @@ impl Forward {
                 Ok(begun) => {
                     let ending = begun.ending();
                     match tries.verdict(ending, exchange) {
-                        Verdict::Elsewhere => tries.set_aside(begun, exchange),
+                        Verdict::Elsewhere => tries.set_aside(begun, exchange, self.clock.now()),
                         Verdict::Deliver | Verdict::Fail => return Ok(tries.deliver(begun)),
                     }
                     (ending, None)
@@ -254,7 +259,7 @@ impl Forward {
             let turn = self.guest(errand).turn(&mut considered);
             queue::within(Some(limit), exchange.started(), self.clock, pin!(turn)).await
         };
-        exchange.considered(considered);
+        exchange.considered(considered, self.clock.now());
         exchange.stood_at(errand.spot.position());
         let (lease, waited) = turn.map_err(|fault| match fault.kind {
             Kind::Deadline if limit == end => {
@@ -292,7 +297,7 @@ impl Forward {
             let turn = self.guest(errand).another_turn(tried, &mut considered);
             queue::within(limit, exchange.started(), self.clock, pin!(turn)).await
         };
-        exchange.considered(considered);
+        exchange.considered(considered, self.clock.now());
         exchange.stood_at(errand.spot.position());
         turn
     }
@@ -324,15 +329,9 @@ impl Errand<'_> {
         }
     }
 
-    /// Whether gRPC is spoken, on whatever path.
-    fn is_grpc(&self) -> bool {
-        let kind = self.head.headers.get(CONTENT_TYPE);
-        kind.is_some_and(|kind| facts::is_grpc(kind.as_bytes()))
-    }
-
     fn dialect(&self) -> Dialect {
         match self.way {
-            Way::Route(_) if self.is_grpc() => Dialect::Grpc,
+            Way::Route(_) if self.is_grpc => Dialect::Grpc,
             Way::Route(_) => Dialect::OpenAi,
             Way::BuiltIn(built_in) => built_in.dialect(),
         }

@@ -15,7 +15,7 @@ use crate::decide::{Ending, Outcome, RetryBudget, Tally, Verdict};
 use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::observe::Exchange;
-use crate::units::WorkerId;
+use crate::units::{Seconds, WorkerId};
 
 /// More often than the rule of ejection needs to see that nobody takes connections.
 const MOST_RETURNS: u32 = 16;
@@ -81,8 +81,13 @@ impl Tries {
 
     /// Keeps an answer while another worker is asked. One that says that its path is not known there replaces none that
     /// says more.
-    pub(super) fn set_aside(&mut self, mut begun: Box<Begun>, exchange: &mut Exchange) {
-        begun.settle(exchange);
+    pub(super) fn set_aside(
+        &mut self,
+        mut begun: Box<Begun>,
+        exchange: &mut Exchange,
+        now: Seconds,
+    ) {
+        begun.settle(exchange, now);
         if begun.is_doubted() {
             self.doubted.push(begun.worker);
         }

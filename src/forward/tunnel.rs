@@ -334,8 +334,9 @@ impl Tunnel {
         };
         self.exchange.complete();
         if let Some(lease) = self.lease.take() {
-            self.exchange.attempt_ended(lease.worker(), label);
-            lease.finish(outcome);
+            let now = self.clock.now();
+            self.exchange.attempt_ended(lease.worker(), label, now);
+            lease.finish(outcome, now);
         }
         drop(self);
         pipes.shut().await;
@@ -347,7 +348,7 @@ impl Drop for Tunnel {
         // The client left: the place is given back by the lease itself.
         if let Some(lease) = self.lease.take() {
             self.exchange
-                .attempt_ended(lease.worker(), Kind::ClientGone.label());
+                .attempt_ended(lease.worker(), Kind::ClientGone.label(), self.clock.now());
         }
     }
 }

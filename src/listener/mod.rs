@@ -98,14 +98,9 @@ where
     };
     match shaken {
         Ok(io) => {
-            converse(
-                io,
-                |http2| Client::new(peer, http2, true),
-                plane,
-                &gate,
-                told,
-            )
-            .await
+            let client = |http2| Client::new(peer, http2, true);
+            // Boxed, so that a connection without TLS does not keep room for it.
+            Box::pin(converse(io, client, plane, &gate, told)).await;
         }
         Err(Unshaken::Silent) => {}
         Err(Unshaken::Failed) => gate.observe.connection_refused("tls"),
@@ -142,7 +137,8 @@ async fn converse<IO>(
         Spoken::Nothing if pulse.cut_a_head() => gate.observe.connection_refused("header_timeout"),
         Spoken::Nothing => {}
         Spoken::Http1 => serve_http1(io, seat(false), gate, told).await,
-        Spoken::Http2 => serve_http2(io, seat(true), gate, told).await,
+        // Boxed, so that HTTP/1.1 does not keep room for it.
+        Spoken::Http2 => Box::pin(serve_http2(io, seat(true), gate, told)).await,
     }
 }
 

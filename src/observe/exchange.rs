@@ -220,8 +220,8 @@ impl Exchange {
     }
 
     /// These were considered for an attempt, whether that led to one or not.
-    pub fn considered(&mut self, shortlist: Shortlist) {
-        self.made.choice(shortlist, self.age());
+    pub fn considered(&mut self, shortlist: Shortlist, now: Seconds) {
+        self.made.choice(shortlist, now - self.started);
     }
 
     /// An attempt begins at this worker.
@@ -237,8 +237,8 @@ impl Exchange {
     }
 
     /// The attempt at this worker ended so: `ok`, `refused`, `reset`, …
-    pub fn attempt_ended(&mut self, worker: WorkerId, outcome: &'static str) {
-        self.made.ended(worker, outcome, self.age());
+    pub fn attempt_ended(&mut self, worker: WorkerId, outcome: &'static str, now: Seconds) {
+        self.made.ended(worker, outcome, now - self.started);
         if let Some(name) = self.observe.worker_name(worker) {
             self.observe.metrics.attempts.count([&*name, outcome]);
         }
@@ -255,10 +255,11 @@ impl Exchange {
         self.attempts
     }
 
-    /// The worker of the latest attempt.
+    /// The worker of the latest attempt, as a header names it.
     #[must_use]
-    pub fn worker_name(&self) -> Option<Arc<str>> {
-        self.observe.worker_name(self.worker?)
+    pub fn worker(&self) -> Option<HeaderValue> {
+        let names = self.observe.workers.load();
+        Some(names.get(self.worker?.index())?.field.clone())
     }
 
     /// The request's body has this many bytes.
@@ -369,10 +370,6 @@ impl Exchange {
             .count(&self.made, self.usage.cached);
     }
 
-    fn age(&self) -> Seconds {
-        self.observe.clock.now() - self.started
-    }
-
     fn first_byte_after(&self) -> Option<Seconds> {
         self.times.first_byte.map(|first| first - self.started)
     }
@@ -382,7 +379,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let cutting = self.observe.cutting.load(Ordering::Acquire);
         let (status, reason) = self.end.told(self.status, cutting);
-        let total = self.age();
+        let total = self.observe.clock.now() - self.started;
         self.cut_short(total);
         self.count(status, reason, total);
         if self.observe.log.is_on() {
@@ -480,7 +477,7 @@ mod tests {
         exchange.add_bytes_out(20);
         exchange.usage(Some(12), None, None);
         exchange.usage(None, Some(4), Some(34));
-        exchange.attempt_ended(WorkerId(1), "ok");
+        exchange.attempt_ended(WorkerId(1), "ok", start + Seconds(2.0));
         exchange.complete();
         let id = exchange.id().to_str().unwrap().to_owned();
         drop(exchange);
@@ -606,10 +603,10 @@ mod tests {
         let seen = Seen::new();
         let mut exchange = seen.open();
         for worker in [WorkerId(0), WorkerId(1)] {
-            exchange.considered(Shortlist::default());
+            exchange.considered(Shortlist::default(), exchange.started());
             exchange.attempt(worker);
             if worker == WorkerId(0) {
-                exchange.attempt_ended(worker, "reset");
+                exchange.attempt_ended(worker, "reset", exchange.started());
             }
         }
         let id = exchange.id().clone();

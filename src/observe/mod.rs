@@ -53,9 +53,28 @@ pub struct Observe {
     replay: AtomicBool,
     clock: Clock,
     /// Names by [`WorkerId`], also of workers that are in the plan no more: what is remembered may be theirs.
-    workers: ArcSwap<Vec<Arc<str>>>,
+    workers: ArcSwap<Vec<Name>>,
     live: AtomicUsize,
     cutting: AtomicBool,
+}
+
+/// A worker's name, ready for every use.
+#[derive(Debug)]
+struct Name {
+    text: Arc<str>,
+    field: HeaderValue,
+}
+
+impl Name {
+    fn all(names: &[Arc<str>]) -> Vec<Self> {
+        // A name has no character that a field can't have.
+        let unnamed = HeaderValue::from_static("unnamed");
+        let named = |name: &Arc<str>| Name {
+            text: Arc::clone(name),
+            field: HeaderValue::from_str(name).unwrap_or(unnamed.clone()),
+        };
+        names.iter().map(named).collect()
+    }
 }
 
 impl Observe {
@@ -76,16 +95,16 @@ impl Observe {
             log: file,
             replay: AtomicBool::new(log.replay),
             clock,
-            workers: ArcSwap::from_pointee(workers.to_vec()),
+            workers: ArcSwap::from_pointee(Name::all(workers)),
             live: AtomicUsize::new(0),
             cutting: AtomicBool::new(false),
         })
     }
 
     /// Another plan: these are the names by now, and lines of the log name hashes or not.
-    pub fn replan(&self, log: &LogPlan, workers: Vec<Arc<str>>) {
+    pub fn replan(&self, log: &LogPlan, workers: &[Arc<str>]) {
         self.replay.store(log.replay, Ordering::Relaxed);
-        self.workers.store(Arc::new(workers));
+        self.workers.store(Arc::new(Name::all(workers)));
     }
 
     fn replays(&self) -> bool {
@@ -128,6 +147,7 @@ impl Observe {
     /// The name of a worker.
     #[must_use]
     pub fn worker_name(&self, worker: WorkerId) -> Option<Arc<str>> {
-        self.workers.load().get(worker.index()).cloned()
+        let names = self.workers.load();
+        Some(Arc::clone(&names.get(worker.index())?.text))
     }
 }

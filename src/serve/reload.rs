@@ -256,7 +256,7 @@ impl Reloader {
         }
         let replanned = app.admission.replan(&plan);
         replanned.map_err(|error| format!("tenant: its metrics can't be made: {error}"))?;
-        app.observe.replan(&plan.log, names);
+        app.observe.replan(&plan.log, &names);
         if plan.log.level != running.log.level {
             diagnostics::set_level(plan.log.level);
         }

@@ -52,7 +52,7 @@ impl Exchange {
 
     /// Its line of the access log.
     pub(super) fn log(&self, status: StatusCode, reason: &str, total: Seconds) {
-        let worker = self.worker_name();
+        let worker = self.worker.and_then(|id| self.observe.worker_name(id));
         let line = AccessLine {
             time: &clock::rfc3339(self.arrived),
             id: self.id.to_str().unwrap_or_default(),
