@@ -16,7 +16,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 use crate::engine::library::Search;
 use crate::log::{Levels, Log};
 use crate::serve::{self, Control, Settings};
-use crate::units::Seconds;
+use crate::units::{Device, Seconds};
 
 /// Forebay's ONNX worker: KServe v2 inference and OpenAI embeddings on one machine.
 #[derive(Parser)]
@@ -68,9 +68,13 @@ struct ServeArgs {
     /// then the system's loader]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
-    /// What computes; only "cpu" in this version
-    #[arg(long, default_value = "cpu", value_parser = device)]
-    device: Cpu,
+    /// What computes the models that don't say it themselves: cpu, cuda or tensorrt. A model whose device can't be had
+    /// is not served
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
+    device: Device,
+    /// Serve such a model from the CPU instead, and say so in /health, the metrics and the model's metadata
+    #[arg(long, value_name = "cpu", value_parser = ["cpu"])]
+    fallback: Option<String>,
 }
 
 fn control(name: &str) -> Result<Control, &'static str> {
@@ -82,16 +86,8 @@ fn control(name: &str) -> Result<Control, &'static str> {
     }
 }
 
-/// The one device of this version.
-#[derive(Clone)]
-struct Cpu;
-
-fn device(name: &str) -> Result<Cpu, &'static str> {
-    match name {
-        "cpu" => Ok(Cpu),
-        "cuda" | "tensorrt" => Err("not in this version; only \"cpu\" is"),
-        _ => Err("expected \"cpu\""),
-    }
+fn device(name: &str) -> Result<Device, &'static str> {
+    Device::from_name(name).ok_or("expected \"cpu\", \"cuda\" or \"tensorrt\"")
 }
 
 /// Runs the command line to its end.
@@ -145,7 +141,6 @@ fn begin_log(words: Option<String>) -> Log {
 }
 
 fn settings(args: ServeArgs) -> Settings {
-    let Cpu = args.device;
     let named = args
         .onnxruntime
         .or_else(|| variable("FOREBAY_ONNXRUNTIME").map(PathBuf::from));
@@ -159,6 +154,8 @@ fn settings(args: ServeArgs) -> Settings {
         grpc: args.grpc.unwrap_or_else(|| beside(args.http, 1)),
         metrics: args.metrics.unwrap_or_else(|| beside(args.http, 2)),
         threads: args.threads.map_or_else(cores, usize::from),
+        device: args.device,
+        fallback: args.fallback.is_some(),
         control: args.model_control,
         poll: Seconds(args.poll_seconds.into()),
         cache: args.cache_bytes,

@@ -26,6 +26,7 @@ pub use validate::{Form, Named, Wanted};
 
 use crate::batch::Urgency;
 use crate::clock::Clock;
+use crate::engine::Placement;
 use crate::fault::{Fault, Kind};
 use crate::log::Log;
 use crate::observe::{Count, Ledger, Tally};
@@ -52,8 +53,8 @@ pub struct Model {
     pub labels: Labels,
     /// The configuration, as KServe's `/config` shows it.
     pub document: Value,
-    /// What computes it.
-    pub device: Device,
+    /// Where its instances are.
+    pub placements: Vec<Placement>,
     /// How long loading took.
     pub load: Seconds,
     /// What is counted of it.
@@ -68,15 +69,6 @@ pub struct Model {
     pub embedder: Option<Arc<Embedder>>,
     /// Present when what it gives for a text are scores of classes.
     pub classifier: Option<Classifier>,
-}
-
-/// What computes a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Its name.
-    pub name: &'static str,
-    /// Whether another one was asked for.
-    pub fallback: bool,
 }
 
 /// Tensors to run through a model.

@@ -4,6 +4,7 @@
 //! What a load can't do is 400 with the cause (a model that is not in the folder: 404), where Triton 2.51 answers 500;
 //! unloading what is not loaded is 200, unloading what does not exist 404.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,11 +17,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::kserve_http::refusal;
+use crate::engine::Placement;
 use crate::fault::{Fault, Kind};
 use crate::line::{App, Model, Order, Standing};
 use crate::repository;
 use crate::tensor::{Datatype, TensorSpec};
-use crate::units::ModelName;
+use crate::units::{Device, ModelName};
 
 /// The repository's paths.
 pub fn router() -> Router<Arc<App>> {
@@ -191,6 +193,7 @@ pub fn complete(model: &Model) -> Value {
     document["name"] = json!(model.name.as_str());
     document["platform"] = json!(model.platform);
     document["backend"] = json!("onnxruntime");
+    document["instance_group"] = instance_groups(model);
     document["max_batch_size"] = json!(model.most_rows.unwrap_or(if batched { 32 } else { 0 }));
     for (side, specs) in [
         ("input", &model.signature.inputs),
@@ -206,6 +209,25 @@ pub fn complete(model: &Model) -> Value {
         document[side] = whole.collect();
     }
     document
+}
+
+/// The instances as they are, whatever was asked for: one group for each device and card.
+fn instance_groups(model: &Model) -> Value {
+    let mut places: BTreeMap<(Device, u32), usize> = BTreeMap::new();
+    for Placement { device, card, .. } in &model.placements {
+        *places.entry((*device, *card)).or_default() += 1;
+    }
+    let groups = places.into_iter().enumerate();
+    let groups = groups.map(|(number, ((device, card), count))| {
+        let name = format!("{}_{number}", model.name);
+        match device {
+            Device::Cpu => json!({"name": name, "kind": "KIND_CPU", "count": count}),
+            Device::Cuda | Device::TensorRt => {
+                json!({"name": name, "kind": "KIND_GPU", "count": count, "gpus": [card]})
+            }
+        }
+    });
+    groups.collect()
 }
 
 fn describe(spec: &TensorSpec, mut tensor: Value, batched: bool) -> Value {

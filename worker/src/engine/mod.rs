@@ -1,5 +1,5 @@
-//! What runs a model: [`onnx`] through ONNX Runtime, [`echo`] for trying the wire without one; [`declared`] shows either
-//! as `config.pbtxt` declares it.
+//! What runs a model: [`onnx`] through ONNX Runtime, on what [`provider`] gets it, [`echo`] for trying the wire without
+//! one; [`declared`] shows either as `config.pbtxt` declares it.
 //!
 //! An engine is owned by one thread (`runner.rs`), so it takes `&mut self` and needs no lock: ONNX Runtime's own `Run`
 //! is not safe to call from several threads, whatever its documentation says (ort's source has the story).
@@ -9,9 +9,23 @@ pub mod echo;
 pub mod elf;
 pub mod library;
 pub mod onnx;
+pub mod provider;
+pub mod wheels;
 
 use crate::fault::Fault;
 use crate::tensor::{Signature, Tensor};
+use crate::units::Device;
+
+/// Where an engine ended up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    /// What computes.
+    pub device: Device,
+    /// Which card, where it is one.
+    pub card: u32,
+    /// Why it is not the device that was asked for; absent where it is.
+    pub refused: Option<String>,
+}
 
 /// A loaded model.
 pub trait Engine: Send {

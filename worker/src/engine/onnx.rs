@@ -1,4 +1,4 @@
-//! A model run by ONNX Runtime on the CPU.
+//! A model run by ONNX Runtime.
 //!
 //! Spinning is off: workers are expected to share a machine, where a pool that spins takes from its neighbour what it
 //! does not use. Memory patterns are off because shapes change with every batch. Inputs are lent to the library, not
@@ -15,10 +15,12 @@ use std::path::Path;
 use ort::ErrorCode;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
+use ort::session::builder::SessionBuilder;
 use ort::session::{OutputSelector, RunOptions, Session, SessionInputValue};
 use ort::value::{DynValue, Outlet, TensorElementType, TensorRef, ValueType};
 
 use crate::engine::Engine;
+use crate::engine::provider::{self, Means, Unloaded};
 use crate::fault::{Fault, Kind};
 use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec};
 
@@ -29,10 +31,13 @@ pub struct Onnx {
 }
 
 impl Onnx {
-    /// Loads a graph that will compute on `threads` threads.
-    pub fn load(environment: &Environment, graph: &Path, threads: usize) -> Result<Onnx, String> {
-        let session = open(environment, graph, threads).map_err(|error| error.to_string())?;
-        let specs = |outlets: &[Outlet]| outlets.iter().map(spec).collect::<Result<_, _>>();
+    /// Loads a graph that will compute by these means.
+    pub fn load(environment: &Environment, graph: &Path, means: &Means) -> Result<Onnx, Unloaded> {
+        let session = open(environment, graph, means)?;
+        let specs = |outlets: &[Outlet]| {
+            let specs = outlets.iter().map(spec).collect::<Result<_, _>>();
+            specs.map_err(Unloaded::Graph)
+        };
         let signature = Signature {
             inputs: specs(session.inputs())?,
             outputs: specs(session.outputs())?,
@@ -76,13 +81,20 @@ impl Engine for Onnx {
     }
 }
 
-fn open(environment: &Environment, graph: &Path, threads: usize) -> ort::Result<Session> {
-    Session::builder(environment)?
+fn open(environment: &Environment, graph: &Path, means: &Means) -> Result<Session, Unloaded> {
+    let failed = |error: ort::Error| provider::failed(means.device, error.message());
+    let builder = begin(environment, means.threads).map_err(failed)?;
+    let session = provider::register(builder, means)?.commit_from_file(graph);
+    session.map_err(failed)
+}
+
+fn begin(environment: &Environment, threads: usize) -> ort::Result<SessionBuilder> {
+    let builder = Session::builder(environment)?
         .with_intra_threads(threads)?
         .with_intra_op_spinning(false)?
         .with_memory_pattern(false)?
-        .with_log_level(LogLevel::Fatal)?
-        .commit_from_file(graph)
+        .with_log_level(LogLevel::Fatal)?;
+    Ok(builder)
 }
 
 fn spec(outlet: &Outlet) -> Result<TensorSpec, String> {

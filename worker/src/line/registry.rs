@@ -42,6 +42,19 @@ struct Shelf {
     reason: String,
 }
 
+impl Shelf {
+    /// What there is to say of a version.
+    fn reason(&self, version: Option<u64>) -> &str {
+        let failed = version.and_then(|version| self.reasons.get(&version));
+        let served = version.and_then(|version| self.served.get(&version));
+        match (failed, served.and_then(|model| model.fallen_back())) {
+            (Some(reason), _) => reason,
+            (None, Some(refused)) if self.reason.is_empty() => refused,
+            (None, _) => &self.reason,
+        }
+    }
+}
+
 impl Registry {
     /// Puts a model's versions into service, or notes why they can't be. Versions that are not named leave.
     pub fn place(&self, name: &ModelName, versions: Vec<(u64, Result<Model, String>)>) {
@@ -165,10 +178,7 @@ impl Registry {
                 name: name.clone(),
                 version,
                 ready: version.is_some_and(|version| shelf.served.contains_key(&version)),
-                reason: version
-                    .and_then(|version| shelf.reasons.get(&version))
-                    .unwrap_or(&shelf.reason)
-                    .clone(),
+                reason: shelf.reason(version).to_owned(),
             };
             if versions.is_empty() {
                 return vec![standing(None)];

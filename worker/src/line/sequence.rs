@@ -332,7 +332,6 @@ mod tests {
     use crate::batch::{Limits, Overdue, Policy};
     use crate::engine::Engine;
     use crate::engine::echo::Echo;
-    use crate::line::Device;
     use crate::observe::Tally;
     use crate::runner::Runner;
     use crate::units::{ModelName, Seconds};
@@ -373,10 +372,7 @@ mod tests {
             most_rows: None,
             labels: Default::default(),
             document: serde_json::Value::Null,
-            device: Device {
-                name: "cpu",
-                fallback: false,
-            },
+            placements: vec![],
             load: Seconds(0.0),
             tally: Arc::clone(&tally),
             sequencer: Some(sequencer),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::line::{App, Model};
 use crate::observe::Shown;
+use crate::units::Device;
 
 impl App {
     /// The versions that answer: of every model, of one, or a single one.
@@ -32,6 +33,23 @@ impl App {
 }
 
 impl Model {
+    /// What computes it, each once, and whether that is one that it fell back to.
+    pub fn devices(&self) -> Vec<(Device, bool)> {
+        let all = self.placements.iter();
+        let mut devices: Vec<(Device, bool)> =
+            all.map(|one| (one.device, one.refused.is_some())).collect();
+        devices.sort();
+        devices.dedup();
+        devices
+    }
+
+    /// Why it computes on another device than was asked for, if it does.
+    pub fn fallen_back(&self) -> Option<&str> {
+        self.placements
+            .iter()
+            .find_map(|one| one.refused.as_deref())
+    }
+
     fn shown(&self) -> Shown {
         Shown {
             name: self.name.clone(),
@@ -39,8 +57,7 @@ impl Model {
             numbers: self.tally.numbers(),
             pending: self.runner.pending(),
             load: self.load,
-            device: self.device.name,
-            fallback: self.device.fallback,
+            devices: self.devices(),
             cached: self.keeping.is_some(),
         }
     }

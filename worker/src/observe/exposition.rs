@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::names::{METRICS, Metric};
 use super::statistics::Statistics;
 use crate::fault::Reason;
-use crate::units::{ModelName, Seconds};
+use crate::units::{Device, ModelName, Seconds};
 
 /// The upper bounds of the batch histogram: powers of two.
 const BOUNDS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -23,10 +23,8 @@ pub struct Shown {
     pub pending: usize,
     /// How long loading took.
     pub load: Seconds,
-    /// What computes.
-    pub device: &'static str,
-    /// Whether the device is not the one that was asked for.
-    pub fallback: bool,
+    /// What computes, and whether it is not what was asked for.
+    pub devices: Vec<(Device, bool)>,
     /// Whether its answers are kept.
     pub cached: bool,
 }
@@ -43,7 +41,7 @@ pub enum Samples {
     ByReason(fn(&Shown, Reason) -> u64),
     /// The histogram of batch sizes.
     Rows,
-    /// A constant 1 with the device as a label.
+    /// A constant 1 for each device, with its name as a label.
     Device,
 }
 
@@ -83,13 +81,10 @@ fn family(text: &mut String, metric: &Metric, models: &[Shown]) -> fmt::Result {
             }
             Samples::Rows => rows(text, name, &labels, &model.numbers)?,
             Samples::Device => {
-                let Shown {
-                    device, fallback, ..
-                } = model;
-                writeln!(
-                    text,
-                    "{name}{{{labels},device=\"{device}\",fallback=\"{fallback}\"}} 1"
-                )?;
+                for (device, fallback) in &model.devices {
+                    let labels = format!("{labels},device=\"{device}\",fallback=\"{fallback}\"");
+                    writeln!(text, "{name}{{{labels}}} 1")?;
+                }
             }
         }
     }
@@ -142,8 +137,7 @@ mod tests {
             numbers,
             pending: 4,
             load: Seconds(0.25),
-            device: "cpu",
-            fallback: false,
+            devices: vec![(Device::Cpu, true), (Device::Cuda, false)],
             cached,
         }
     }
@@ -166,7 +160,8 @@ mod tests {
             "forebay_worker_batch_rows_bucket{model=\"m\",version=\"2\",le=\"+Inf\"} 3",
             "forebay_worker_batch_rows_sum{model=\"m\",version=\"2\"} 304",
             "forebay_worker_batch_rows_count{model=\"m\",version=\"2\"} 3",
-            "forebay_worker_device{model=\"m\",version=\"2\",device=\"cpu\",fallback=\"false\"} 1",
+            "forebay_worker_device{model=\"m\",version=\"2\",device=\"cpu\",fallback=\"true\"} 1",
+            "forebay_worker_device{model=\"m\",version=\"2\",device=\"cuda\",fallback=\"false\"} 1",
         ] {
             assert!(
                 text.lines().any(|one| one == line),

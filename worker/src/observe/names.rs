@@ -126,7 +126,7 @@ pub const METRICS: [Metric; 17] = [
     Metric {
         name: "forebay_worker_device",
         kind: "gauge",
-        help: "1 for the device that computes, and whether it is one that was fallen back to",
+        help: "1 for each device that computes, and whether it is one that was fallen back to",
         samples: Samples::Device,
     },
 ];

@@ -8,6 +8,7 @@
 //! Two departures from Triton: the queue is bounded also when `max_queue_size` is 0, since memory is; and a file that
 //! leaves `max_batch_size` out gets batches wherever the graph allows them, where Triton would guess 4.
 
+mod group;
 mod place;
 mod queue;
 mod sequence;
@@ -22,6 +23,8 @@ use serde_json::Value;
 
 use typed::Typed;
 
+use group::Accelerator;
+pub use group::Instance;
 pub use sequence::{Control, SequencePlan, Signal, State, Switch};
 pub use warmup::{Filling, Warmup, With};
 
@@ -32,8 +35,7 @@ use crate::tensor::Datatype;
 const ROWS: usize = 32;
 
 /// Fields that change nothing here.
-const IGNORED: [&str; 7] = [
-    "optimization",
+const IGNORED: [&str; 6] = [
     "metric_tags",
     "model_metrics",
     "cc_model_filenames",
@@ -57,8 +59,10 @@ pub struct Config {
     pub outputs: Vec<Declared>,
     /// Which versions are served.
     pub versions: VersionPolicy,
-    /// How many run at once.
-    pub instances: usize,
+    /// Those that run at once; at least one.
+    pub instances: Vec<Instance>,
+    /// How those on cards use them.
+    pub accelerator: Accelerator,
     /// Threads of one instance; absent = a fair share of the machine's.
     pub threads: Option<usize>,
     /// The name of the graph's file.
@@ -218,7 +222,7 @@ fn at_least(field: &str, value: i64, least: i64) -> String {
 mod tests {
     use super::*;
     use crate::batch::Overdue;
-    use crate::units::Seconds;
+    use crate::units::{Device, Seconds};
 
     const EVERYTHING: &str = r#"
         name: "m"
@@ -256,7 +260,7 @@ mod tests {
     fn what_is_heeded_arrives_and_what_is_not_is_named() {
         let config = read(EVERYTHING, "m").unwrap();
         assert_eq!(config.max_batch_size, Some(8));
-        assert_eq!((config.instances, config.threads), (3, Some(3)));
+        assert_eq!((config.instances.len(), config.threads), (3, Some(3)));
         assert_eq!(config.versions, VersionPolicy::Specific(vec![1, 3]));
         assert_eq!(config.file, "graph.onnx");
         let input = &config.inputs[0];
@@ -297,10 +301,66 @@ mod tests {
     #[test]
     fn a_file_that_says_nothing_leaves_everything_to_the_graph() {
         let config = read("", "m").unwrap();
-        assert_eq!((config.max_batch_size, config.instances), (None, 1));
+        assert_eq!(config.max_batch_size, None);
+        assert_eq!(config.instances, [Instance::default()]);
         assert_eq!(config.versions, VersionPolicy::Latest(1));
         assert_eq!(config.limits.rows, ROWS);
         assert!(config.warnings.is_empty());
+    }
+
+    #[test]
+    fn cards_are_read() {
+        let text = r#"
+            instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU count: 2 gpus: [ 1, 2 ] }, { kind: KIND_MODEL } ]
+            optimization {
+                graph { level: 1 }
+                execution_accelerators {
+                    gpu_execution_accelerator {
+                        name: "tensorrt"
+                        parameters { key: "precision_mode" value: "FP16" }
+                        parameters { key: "max_workspace_size_bytes" value: "1024" }
+                        parameters { key: "trt_engine_cache_enable" value: "1" }
+                    }
+                    cpu_execution_accelerator { name: "openvino" }
+                }
+            }"#;
+        let config = read(text, "m").unwrap();
+        let places: Vec<(Option<Device>, u32)> = config
+            .instances
+            .iter()
+            .map(|one| (one.device, one.card))
+            .collect();
+        let cuda = Some(Device::Cuda);
+        let (cpu, worker) = ((Some(Device::Cpu), 0), (None, 0));
+        assert_eq!(
+            places,
+            [cpu, (cuda, 1), (cuda, 1), (cuda, 2), (cuda, 2), worker]
+        );
+        assert!(config.accelerator.tensorrt);
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(
+            config.accelerator.options,
+            [
+                option("trt_max_workspace_size", "1024"),
+                option("trt_fp16_enable", "1"),
+                option("trt_engine_cache_enable", "1")
+            ]
+        );
+        assert_eq!(
+            config.warnings,
+            [
+                "graph of optimization is ignored",
+                "cpu_execution_accelerator is ignored"
+            ]
+        );
+        let listed = read("instance_group { gpus: 3 }", "m").unwrap().instances;
+        assert_eq!(
+            listed,
+            [Instance {
+                device: cuda,
+                card: 3
+            }]
+        );
     }
 
     #[test]
@@ -377,9 +437,13 @@ mod tests {
             ("input { dims: 1 }", "has no name"),
             ("input { name: \"a\" dims: -2 }", "a size of -2"),
             ("input { name: \"a\" data_type: TYPE_FP31 }", "TYPE_FP31"),
-            ("instance_group { kind: KIND_GPU }", "KIND_GPU"),
-            ("instance_group { count: 65 }", "65 instances"),
+            ("instance_group { count: 65 }", "more than 64 instances"),
             ("instance_group { count: -1 }", "count: -1"),
+            ("instance_group { gpus: [ 0, -1 ] }", "gpus: -1"),
+            (
+                "optimization { execution_accelerators { gpu_execution_accelerator { name: \"trt\" } } }",
+                "\"trt\"; expected \"cuda\" or",
+            ),
             (
                 "sequence_batching { control_input { name: \"START\" control { kind: CONTROL_SEQUENCE_START } } }",
                 "control_input \"START\": expected one of int32_false_true",

@@ -17,13 +17,14 @@ use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 pub use config::{
-    Config, Control, Declared, Filling, SequencePlan, Signal, State, Switch, Warmup, With, encode,
+    Config, Control, Declared, Filling, Instance, SequencePlan, Signal, State, Switch, Warmup,
+    With, encode,
 };
 use description::Description;
 pub use description::{Classifier, Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
 
-use crate::units::ModelName;
+use crate::units::{Device, ModelName};
 
 /// What the values of outputs stand for, by the outputs' names.
 pub type Labels = BTreeMap<String, Vec<String>>;
@@ -37,6 +38,10 @@ pub struct ModelPlan {
     pub versions: Vec<VersionPlan>,
     /// What it is for.
     pub kind: Kind,
+    /// What computes it where its configuration leaves that open; absent = what the worker says.
+    pub device: Option<Device>,
+    /// Whether the CPU may stand in for a card; absent = what the worker says.
+    pub fallback: Option<bool>,
     /// How it is served.
     pub config: Config,
     /// What the values of its outputs stand for.
@@ -97,6 +102,8 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
     let Description {
         engine,
         kind,
+        device,
+        fallback,
         warmup,
     } = description::read(folder)?;
     let text = match fs::read_to_string(folder.join("config.pbtxt")) {
@@ -106,6 +113,7 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
     };
     let config =
         config::read(&text, name.as_str()).map_err(|problem| format!("config.pbtxt: {problem}"))?;
+    agree(device, &config)?;
     let there = versions(folder)?;
     let versions = match engine {
         Engine::Onnx => graphs(folder, there, &config)?,
@@ -122,11 +130,32 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
         name: name.clone(),
         versions,
         kind,
+        device,
+        fallback,
         labels: labels(folder, &config)?,
         config,
         warmup,
         folder: folder.to_owned(),
     })
+}
+
+/// Refuses a `model.toml` and a `config.pbtxt` that name different devices.
+fn agree(described: Option<Device>, config: &Config) -> Result<(), String> {
+    let Some(described) = described else {
+        return Ok(());
+    };
+    let on_card = |device: Device| device != Device::Cpu;
+    let mut configured = config.instances.iter().filter_map(|one| one.device);
+    if !configured.any(|device| on_card(device) != on_card(described)) {
+        return Ok(());
+    }
+    let kind = match described {
+        Device::Cpu => "KIND_GPU",
+        Device::Cuda | Device::TensorRt => "KIND_CPU",
+    };
+    Err(format!(
+        "model.toml says device = \"{described}\", and config.pbtxt's instance_group {kind}; leave one of them out"
+    ))
 }
 
 /// The labels of every output that has a file of them.
@@ -271,13 +300,20 @@ mod tests {
                 "h/config.pbtxt",
                 "version_policy { specific { versions: 2 } }",
             ),
+            ("i/1/model.onnx", ""),
+            ("i/model.toml", "device = \"cuda\""),
+            ("i/config.pbtxt", "instance_group { kind: KIND_CPU }"),
+            ("j/1/model.onnx", ""),
+            ("j/model.toml", "device = \"gpu\""),
+            ("k/1/model.onnx", ""),
+            ("k/model.toml", "fallback = \"cuda\""),
             ("well/1/model.onnx", ""),
             (".hidden/x", ""),
         ]);
         let found = scan(models.path()).unwrap();
         let problems: Vec<String> = found.into_values().filter_map(Result::err).collect();
         let said = problems.join("\n");
-        assert_eq!(problems.len(), 8, "{said}");
+        assert_eq!(problems.len(), 11, "{said}");
         for words in [
             "has no version folder",
             "has no 1/model.onnx",
@@ -287,6 +323,9 @@ mod tests {
             "models of kind = \"embedding\"",
             "max_batch_sise",
             "none of its versions",
+            "instance_group KIND_CPU; leave one",
+            "expected \"cpu\", \"cuda\" or \"tensorrt\"",
+            "fallback = \"cuda\": expected \"cpu\"",
         ] {
             assert!(said.contains(words), "{words:?} is missing in {said}");
         }

@@ -1,29 +1,34 @@
 //! From a model's plan to a model that answers.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once};
 
 use ort::environment::Environment;
 
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::engine::Engine;
 use crate::engine::declared::View;
 use crate::engine::echo::Echo;
-use crate::engine::library;
 use crate::engine::onnx::Onnx;
-use crate::line::{Classifier, Device, Embedder, Keeping, Model, Sequencer};
+use crate::engine::provider::{Means, Unloaded};
+use crate::engine::{Engine, Placement, library, wheels};
+use crate::line::{Classifier, Embedder, Keeping, Model, Sequencer};
 use crate::observe::Ledger;
-use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
+use crate::repository::{self, Found, Instance, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
 use crate::serve::warm_up::{first_states, warm_up};
 use crate::serve::{Control, Settings, Stop};
 use crate::tensor::Signature;
+use crate::units::Device;
 
 /// What every model is loaded with.
 pub struct Loader {
     /// Absent when a folder of echoes was found at the start and no library was named.
-    environment: Option<Environment>,
+    library: Option<Library>,
+    /// What computes where a model says nothing of it.
+    device: Device,
+    /// Whether the CPU may stand in for a card where a model says nothing of it.
+    fallback: bool,
     /// The machine's threads, shared out among a model's instances.
     threads: usize,
     clock: Clock,
@@ -31,11 +36,13 @@ pub struct Loader {
     cache: Option<Arc<Cache>>,
 }
 
-/// The one device of this version.
-const CPU: Device = Device {
-    name: "cpu",
-    fallback: false,
-};
+/// ONNX Runtime.
+struct Library {
+    environment: Environment,
+    path: PathBuf,
+    /// What cards need beside it is opened once, when the first of them is asked for.
+    cards: Once,
+}
 
 /// The models and the library, or everything that is wrong with either. A folder of echoes needs no library.
 pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Stop> {
@@ -64,13 +71,20 @@ pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Sto
     }
     match (found, environment) {
         (Ok(found), Ok(environment)) if problems.is_empty() => {
-            if let Some((_, path)) = &environment {
+            let library = environment.map(|(environment, path)| {
                 // A link's target carries the version in its name.
-                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                let path = std::fs::canonicalize(&path).unwrap_or(path);
                 tracing::info!(library = %path.display(), "ONNX Runtime loaded");
-            }
+                Library {
+                    environment,
+                    path,
+                    cards: Once::new(),
+                }
+            });
             let loader = Loader {
-                environment: environment.map(|(environment, _)| environment),
+                library,
+                device: settings.device,
+                fallback: settings.fallback,
                 threads: settings.threads,
                 clock,
                 cache: (settings.cache > 0).then(|| Arc::new(Cache::new(settings.cache))),
@@ -107,8 +121,10 @@ impl Loader {
             Some(_) => "onnxruntime_onnx",
             None => "forebay_echo",
         };
-        let engines = (0..config.instances).map(|_| self.engine(plan, version.graph.as_ref()));
-        let mut engines = engines.collect::<Result<Vec<_>, String>>()?;
+        let instances = config.instances.iter();
+        let engines = instances.map(|one| self.engine(plan, version.graph.as_deref(), *one));
+        let engines = engines.collect::<Result<Vec<_>, String>>()?;
+        let (mut engines, placements): (Vec<_>, Vec<_>) = engines.into_iter().unzip();
         let Some(first) = engines.first_mut() else {
             return Err("instance_group: no instance".into());
         };
@@ -136,7 +152,7 @@ impl Loader {
         tracing::info!(
             model = plan.name.as_str(),
             version = version.version,
-            instances = config.instances,
+            instances = config.instances.len(),
             batches,
             "loaded"
         );
@@ -149,7 +165,7 @@ impl Loader {
             most_rows: config.max_batch_size,
             labels: plan.labels.clone(),
             document: config.document.clone(),
-            device: CPU,
+            placements,
             load: self.clock.now() - start,
             sequencer,
             keeping: self.keeping(plan),
@@ -194,20 +210,78 @@ impl Loader {
         })
     }
 
-    fn engine(&self, plan: &ModelPlan, graph: Option<&PathBuf>) -> Result<Box<dyn Engine>, String> {
+    /// One instance of a model, and where it is.
+    fn engine(
+        &self,
+        plan: &ModelPlan,
+        graph: Option<&Path>,
+        instance: Instance,
+    ) -> Result<(Box<dyn Engine>, Placement), String> {
         let config = &plan.config;
-        let share = (self.threads / config.instances).max(1);
-        let threads = config.threads.unwrap_or(share);
-        let engine: Box<dyn Engine> = match (graph, &self.environment) {
-            (None, _) => Box::new(Echo::new()),
-            (Some(graph), Some(environment)) => Box::new(Onnx::load(environment, graph, threads)?),
-            (Some(_), None) => {
-                return Err(
-                    "the worker was started with echoes only, without ONNX Runtime's library"
-                        .into(),
-                );
+        let (engine, placement): (Box<dyn Engine>, _) = match graph {
+            None => (Box::new(Echo::new()), Placement::default()),
+            Some(graph) => {
+                let (engine, placement) = self.session(plan, graph, self.means(plan, instance))?;
+                (Box::new(engine), placement)
             }
         };
-        Ok(Box::new(View::fit(engine, config)?))
+        Ok((Box::new(View::fit(engine, config)?), placement))
+    }
+
+    /// What an instance is to compute by: what it asks for itself, else its model, else the worker.
+    fn means(&self, plan: &ModelPlan, instance: Instance) -> Means {
+        let config = &plan.config;
+        let share = (self.threads / config.instances.len().max(1)).max(1);
+        let threads = config.threads.unwrap_or(share);
+        let asked = plan.device.unwrap_or(self.device);
+        let tensorrt = config.accelerator.tensorrt || asked == Device::TensorRt;
+        let device = match instance.device.unwrap_or(asked) {
+            Device::Cpu => return Means::cpu(threads),
+            Device::Cuda | Device::TensorRt if tensorrt => Device::TensorRt,
+            Device::Cuda | Device::TensorRt => Device::Cuda,
+        };
+        Means {
+            threads,
+            device,
+            card: instance.card,
+            options: config.accelerator.options.clone(),
+        }
+    }
+
+    /// A session by these means, or by the CPU's where it may stand in.
+    fn session(
+        &self,
+        plan: &ModelPlan,
+        graph: &Path,
+        means: Means,
+    ) -> Result<(Onnx, Placement), String> {
+        let Some(library) = &self.library else {
+            let problem = "the worker was started with echoes only, without ONNX Runtime's library";
+            return Err(problem.into());
+        };
+        if means.device != Device::Cpu {
+            library.cards.call_once(|| {
+                let opened = wheels::preload(&library.path);
+                tracing::info!(opened, "NVIDIA's libraries beside ONNX Runtime's");
+            });
+        }
+        let mut placement = Placement {
+            device: means.device,
+            card: means.card,
+            refused: None,
+        };
+        let loaded = match Onnx::load(&library.environment, graph, &means) {
+            Err(Unloaded::Refused(why)) if plan.fallback.unwrap_or(self.fallback) => {
+                tracing::warn!(model = plan.name.as_str(), "computes on the CPU: {why}");
+                placement = Placement {
+                    refused: Some(format!("computes on the CPU: {why}")),
+                    ..Placement::default()
+                };
+                Onnx::load(&library.environment, graph, &Means::cpu(means.threads))
+            }
+            loaded => loaded,
+        };
+        let engine = loaded.map_err(|problem| problem.to_string())?;
+        Ok((engine, placement))
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod cache;
+mod devices;
 mod embeddings;
 mod grpc;
 mod kserve;

@@ -38,8 +38,8 @@ fn wrong_arguments_exit_2_and_are_named() {
             "--gprc",
         ),
         (
-            &["serve", "--models", "x", "--device", "cuda"],
-            "not in this version",
+            &["serve", "--models", "x", "--device", "gpu"],
+            "expected \"cpu\", \"cuda\" or",
         ),
         (&["serve", "--models", "x", "--threads", "0"], "--threads"),
         (&["serve", "--models", "x", "--http", "nowhere"], "--http"),

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::group::{TypedGroup, TypedOptimization, accelerator, instances};
 use super::queue::{TypedBatching, limits};
 use super::sequence::TypedSequence;
 use super::warmup::TypedWarmup;
 use super::{Config, Declared, VersionPolicy, at_least};
 use crate::tensor::Datatype;
-
-/// The most instances of one model: each is a thread and a session of its own.
-const INSTANCES: usize = 64;
 
 /// The file.
 #[derive(Default, Deserialize)]
@@ -26,6 +24,7 @@ pub struct Typed {
     output: Vec<TypedTensor>,
     version_policy: TypedVersions,
     instance_group: Vec<TypedGroup>,
+    optimization: TypedOptimization,
     dynamic_batching: Option<TypedBatching>,
     sequence_batching: Option<TypedSequence>,
     default_model_filename: String,
@@ -79,16 +78,6 @@ struct TypedSpecific {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct TypedGroup {
-    kind: Option<String>,
-    count: i64,
-    gpus: Vec<i64>,
-    passive: bool,
-    rate_limiter: Option<Value>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
 struct TypedParameter {
     string_value: String,
 }
@@ -115,11 +104,12 @@ impl Typed {
             .map(|size| usize::try_from(size).map_err(|_| at_least("max_batch_size", size, 0)))
             .transpose()?;
         let instances = instances(&self.instance_group, &mut warnings)?;
+        let accelerator = accelerator(self.optimization, &mut warnings)?;
         let threads = threads(&self.parameters, &mut warnings)?;
         let batching = self.sequence_batching.as_ref().map(TypedSequence::batching);
         let limits = limits(self.dynamic_batching.or(batching), max_batch_size)?;
         let sequence = self.sequence_batching;
-        let sequence = sequence.map(|typed| typed.check(instances, limits.rows));
+        let sequence = sequence.map(|typed| typed.check(instances.len(), limits.rows));
         let sequence = sequence.transpose()?;
         if sequence.is_some() && self.response_cache.enable {
             return Err(
@@ -155,6 +145,7 @@ impl Typed {
             sequence,
             versions: self.version_policy.check()?,
             instances,
+            accelerator,
             threads,
             file,
             limits,
@@ -243,32 +234,6 @@ pub fn datatype(name: Option<&str>) -> Option<Datatype> {
         "TYPE_STRING" => Some(Datatype::Bytes),
         other => Datatype::from_name(other.trim_start_matches("TYPE_")),
     }
-}
-
-fn instances(groups: &[TypedGroup], warnings: &mut Vec<String>) -> Result<usize, String> {
-    let mut sum = 0;
-    for group in groups {
-        if group.kind.as_deref() == Some("KIND_GPU") {
-            return Err(
-                "instance_group: KIND_GPU, and this version computes on the CPU only".into(),
-            );
-        }
-        let count = usize::try_from(group.count).map_err(|_| at_least("count", group.count, 1))?;
-        sum += count.max(1);
-        let ignored = [
-            ("gpus", !group.gpus.is_empty()),
-            ("passive", group.passive),
-            ("rate_limiter", group.rate_limiter.is_some()),
-        ];
-        let given = ignored.iter().filter(|(_, given)| *given);
-        warnings.extend(given.map(|(field, _)| format!("{field} of instance_group is ignored")));
-    }
-    if sum > INSTANCES {
-        return Err(format!(
-            "instance_group: {sum} instances; at most {INSTANCES} are run"
-        ));
-    }
-    Ok(sum.max(1))
 }
 
 fn threads(
