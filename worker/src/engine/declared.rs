@@ -6,6 +6,7 @@
 //! the sizes of the -1s in `dims`, in order, as Triton defines it.
 
 use crate::engine::Engine;
+use crate::engine::halt::Halt;
 use crate::fault::{Fault, Kind};
 use crate::repository::{Config, Declared};
 use crate::tensor::{Axis, Signature, Tensor, TensorSpec};
@@ -120,6 +121,10 @@ impl Engine for View {
             None => Ok(tensor),
         };
         outputs.into_iter().zip(&seen).map(turn).collect()
+    }
+
+    fn halt(&self) -> Halt {
+        self.inner.halt()
     }
 }
 

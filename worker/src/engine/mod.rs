@@ -7,6 +7,7 @@
 pub mod declared;
 pub mod echo;
 pub mod elf;
+pub mod halt;
 pub mod library;
 pub mod onnx;
 pub mod provider;
@@ -15,6 +16,7 @@ pub mod wheels;
 use crate::fault::Fault;
 use crate::tensor::{Signature, Tensor};
 use crate::units::Device;
+use halt::Halt;
 
 /// Where an engine ended up.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,4 +36,9 @@ pub trait Engine: Send {
 
     /// Runs once. `inputs` are in the signature's order; `wanted` are indices into its outputs, answered in that order.
     fn run(&mut self, inputs: &[Tensor], wanted: &[usize]) -> Result<Vec<Tensor>, Fault>;
+
+    /// What ends its runs; by default nothing does.
+    fn halt(&self) -> Halt {
+        Halt::default()
+    }
 }

@@ -11,15 +11,17 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use ort::ErrorCode;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::builder::SessionBuilder;
-use ort::session::{OutputSelector, RunOptions, Session, SessionInputValue};
+use ort::session::{HasSelectedOutputs, OutputSelector, RunOptions, Session, SessionInputValue};
 use ort::value::{DynValue, Outlet, TensorElementType, TensorRef, ValueType};
 
 use crate::engine::Engine;
+use crate::engine::halt::Halt;
 use crate::engine::provider::{self, Means, Unloaded};
 use crate::fault::{Fault, Kind};
 use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec};
@@ -28,7 +30,20 @@ use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec};
 pub struct Onnx {
     session: Session,
     signature: Signature,
+    halt: Halt,
 }
+
+/// The options of one run, by which another thread may end it.
+struct Ending(RunOptions<HasSelectedOutputs>);
+
+// SAFETY: ort keeps these options from being shared because outputs that were allocated beforehand would be written by
+// two runs at once. None are here, and the other thread does nothing but set the flag that ends the run, which is what
+// ONNX Runtime has it for ("can be called from another thread", OrtApi::RunOptionsSetTerminate).
+#[expect(
+    unsafe_code,
+    reason = "ort has no handle of its own that ends a run with chosen outputs"
+)]
+unsafe impl Sync for Ending {}
 
 impl Onnx {
     /// Loads a graph that will compute by these means.
@@ -42,7 +57,11 @@ impl Onnx {
             inputs: specs(session.inputs())?,
             outputs: specs(session.outputs())?,
         };
-        Ok(Onnx { session, signature })
+        Ok(Onnx {
+            session,
+            signature,
+            halt: Halt::default(),
+        })
     }
 }
 
@@ -52,7 +71,11 @@ impl Engine for Onnx {
     }
 
     fn run(&mut self, inputs: &[Tensor], wanted: &[usize]) -> Result<Vec<Tensor>, Fault> {
-        let Onnx { session, signature } = self;
+        let Onnx {
+            session,
+            signature,
+            halt,
+        } = self;
         let mut values = Vec::with_capacity(inputs.len());
         for (spec, tensor) in signature.inputs.iter().zip(inputs) {
             let value = lend(tensor).map_err(fault)?;
@@ -68,9 +91,15 @@ impl Engine for Onnx {
                 selector.with(*name)
             });
         let options = RunOptions::new().map_err(fault)?.with_outputs(selector);
-        let outputs = session
-            .run_with_options(values, &options)
-            .map_err(|error| misfit(&error, &signature.inputs, inputs))?;
+        let options = Arc::new(Ending(options));
+        let ending = Arc::clone(&options);
+        // It fails only where there is no run to be ended.
+        if !halt.begins(move || drop(ending.0.terminate())) {
+            return Err(failed("the run was ended before it began"));
+        }
+        let ran = session.run_with_options(values, &options.0);
+        halt.ended();
+        let outputs = ran.map_err(|error| misfit(&error, &signature.inputs, inputs))?;
         names
             .iter()
             .map(|&name| match outputs.get(name) {
@@ -78,6 +107,10 @@ impl Engine for Onnx {
                 None => Err(failed(format!("the engine gave no output `{name}`"))),
             })
             .collect()
+    }
+
+    fn halt(&self) -> Halt {
+        self.halt.clone()
     }
 }
 

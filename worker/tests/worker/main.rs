@@ -11,6 +11,7 @@ mod devices;
 mod embeddings;
 mod grpc;
 mod kserve;
+mod leaving;
 mod library;
 mod process;
 mod ranking;
