@@ -1,12 +1,13 @@
 //! The command line, and the only reader of the environment.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{self, Layer as _, SubscriberExt as _};
@@ -33,6 +34,14 @@ enum Verb {
         after_help = "Example:\n  forebay-worker serve --models ./models --http 127.0.0.1:7081 --threads 2"
     )]
     Serve(ServeArgs),
+    /// Print what a shell needs to complete this command line.
+    #[command(
+        after_help = "Example:\n  forebay-worker completions bash > /etc/bash_completion.d/forebay-worker"
+    )]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
 }
 
 #[derive(Args)]
@@ -106,7 +115,13 @@ pub fn run() -> ExitCode {
         let place = panic.location().map(ToString::to_string);
         tracing::error!(place = place.as_deref().unwrap_or("unknown"), "a panic");
     }));
-    let Verb::Serve(args) = cli.verb;
+    let args = match cli.verb {
+        Verb::Serve(args) => args,
+        Verb::Completions { shell } => {
+            complete(shell);
+            return ExitCode::SUCCESS;
+        }
+    };
     match serve::run(settings(args), log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
@@ -114,6 +129,13 @@ pub fn run() -> ExitCode {
             ExitCode::from(stop.exit)
         }
     }
+}
+
+/// Prints the script. A reader that went away is no reason to fail.
+fn complete(shell: Shell) {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "forebay-worker", &mut script);
+    let _ = std::io::stdout().lock().write_all(&script);
 }
 
 /// What decides which events are written.

@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::engine::Placement;
 use crate::fault::{Fault, Kind};
 use crate::log::Log;
-use crate::observe::{Count, Ledger, Tally};
+use crate::observe::{Count, Host, Ledger, Tally};
 use crate::repository::Labels;
 use crate::runner::Runner;
 use crate::tensor::{Elements, Signature, Tensor, volume};
@@ -120,6 +120,8 @@ pub struct App {
     pub folder: PathBuf,
     /// What is counted of the models.
     pub ledger: Ledger,
+    /// The machine that they run on.
+    pub host: Host,
     /// What is written of the worker's own log.
     pub log: Log,
     /// Where orders go; absent where the models are not the clients' to change.
@@ -150,6 +152,7 @@ impl App {
             registry: Registry::default(),
             folder,
             ledger: Ledger::new(clock),
+            host: Host::new(),
             log,
             orders,
             loaded: AtomicBool::new(false),

@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::api::path::Path;
 use crate::fault::{Fault, Kind};
 use crate::line::{App, Model};
 use crate::tensor::TensorSpec;

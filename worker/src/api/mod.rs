@@ -8,6 +8,7 @@ mod kserve_http;
 pub mod metrics;
 mod openai;
 mod parameters;
+mod path;
 mod ranking;
 mod repository;
 mod settings;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::kserve_http::refusal;
+use crate::api::path::Path;
 use crate::engine::Placement;
 use crate::fault::{Fault, Kind};
 use crate::line::{App, Model, Order, Standing};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, there_are};
 use crate::line::Model;
 use crate::units::ModelName;
 
@@ -138,9 +138,9 @@ impl Registry {
         let Some((_, shelf)) = shelves.get_key_value(name).filter(answering) else {
             let known = shelves.iter().filter(answering);
             let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
-            let known = known.join(", ");
+            let known = there_are(&known);
             return Err(unknown(format!(
-                "no model `{name}` is served here; there are: {known}"
+                "no model `{name}` is served here; {known}"
             )));
         };
         let newest = || shelf.served.values().next_back();

@@ -155,8 +155,23 @@ fn parse(text: &str) -> Result<DynamicMessage, String> {
         let place = error.labels().and_then(|mut labels| labels.next());
         let place = place.map_or(whole.len(), |label| label.offset());
         let added = colons.iter().filter(|colon| **colon < place).count();
-        place::at(text, place - added, &error.to_string())
+        let problem = error.to_string();
+        let meant = meant(&problem).unwrap_or_default();
+        place::at(text, place - added, &format!("{problem}{meant}"))
     })
+}
+
+/// The nearest field of its message, where a field was found to be none.
+fn meant(problem: &str) -> Option<String> {
+    let mut quoted = problem.strip_prefix("field '")?.split('\'');
+    let (field, message) = (quoted.next()?, quoted.nth(1)?);
+    let table = descriptor().ok()?;
+    let message = table.parent_pool().get_message_by_name(message)?;
+    let edits = |known: &str| strsim::damerau_levenshtein(field, known);
+    let known = message.fields().map(|known| known.name().to_owned());
+    let near = known.min_by_key(|known| edits(known))?;
+    // A slip of the finger, not another word: a third of its letters at most.
+    (edits(&near) <= (field.len() / 3).max(1)).then(|| format!("; did you mean `{near}`"))
 }
 
 /// The fields of a configuration.
@@ -507,7 +522,8 @@ mod tests {
         for (text, place) in [
             (
                 "name: \"m\"\nmax_batch_sise: 4",
-                "line 2, column 1: field 'max_batch_sise' not found",
+                "line 2, column 1: field 'max_batch_sise' not found for message 'inference.ModelConfig'; did you mean \
+                 `max_batch_size`, in",
             ),
             (
                 "input [ { name: \"a\" }, { name: \"b\" dims [ 1 ] dimms: 1 } ]",
@@ -530,6 +546,8 @@ mod tests {
             let said = read(text, "m").unwrap_err();
             assert!(said.starts_with(place), "{place:?} does not begin {said:?}");
         }
+        let far = read("colour: 4", "m").unwrap_err();
+        assert!(!far.contains("did you mean"), "{far}");
         let said = read("max_batch_sise: 4 # four", "m").unwrap_err();
         assert!(said.ends_with("in `max_batch_sise: 4 # four`"), "{said}");
     }

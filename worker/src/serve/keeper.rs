@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, there_are};
 use crate::line::{App, Order};
 use crate::repository::{self, Change, Found, Watch, fingerprints};
 use crate::serve::load::Loader;
@@ -140,8 +140,8 @@ fn check_there(folder: &Path, name: &ModelName) -> Result<(), Fault> {
         return Ok(());
     }
     let there: Vec<&str> = names.iter().map(ModelName::as_str).collect();
-    let there = there.join(", ");
-    let problem = format!("there is no model `{name}` in the models folder; there are: {there}");
+    let there = there_are(&there);
+    let problem = format!("there is no model `{name}` in the models folder; {there}");
     Err(Fault::new(Kind::ModelNotFound, problem))
 }
 

@@ -118,6 +118,18 @@ fn a_port_in_use_exits_1_and_is_named() {
 }
 
 #[test]
+fn shells_are_told_what_completes_it() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = command(&["completions", shell]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["forebay-worker", "serve", "model-control"] {
+            assert!(script.contains(word), "{shell}: {word} is missing");
+        }
+    }
+}
+
+#[test]
 fn an_echo_needs_no_library() {
     let models = tempfile::tempdir().unwrap();
     fs::create_dir(models.path().join("echo")).unwrap();
