@@ -7,6 +7,7 @@
 )]
 
 mod cache;
+mod card;
 mod devices;
 mod embeddings;
 mod grpc;
@@ -20,4 +21,5 @@ mod sequences;
 mod settings;
 mod statistics;
 mod support;
+mod voice;
 mod warm_up;
