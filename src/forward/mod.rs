@@ -52,7 +52,7 @@ use crate::config::plan::{Repeat, Retries, RetryOn};
 use crate::decide::{
     Ask, Ending, NoChoice, Outcome, Permit, RetryRules, Shortlist, Tally, Verdict,
 };
-use crate::facts::{self, BuiltIn, Dialect, RequestFacts};
+use crate::facts::{BuiltIn, Dialect, RequestFacts};
 use crate::fault::{Fault, Kind};
 use crate::fleet::{Fleet, Lease};
 use crate::inspect::{Client, Limit, Way};

@@ -216,8 +216,12 @@ impl Bench<'_> {
         let graph = plan
             .versions
             .last()
-            .and_then(|version| version.graph.as_ref());
-        let engines = (0..plan.config.instances).map(|_| self.loader.engine(plan, graph));
+            .and_then(|version| version.graph.as_deref());
+        let instances = plan.config.instances.iter();
+        let engines = instances.map(|one| {
+            let (engine, _) = self.loader.engine(plan, graph, *one)?;
+            Ok::<_, String>(engine)
+        });
         Ok(Subject {
             example: Example::of(&model, &self.options.sizes)?,
             engines: engines.collect::<Result<_, _>>()?,

@@ -3,12 +3,13 @@
 mod bench;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{self, Layer as _, SubscriberExt as _};
@@ -18,7 +19,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 use crate::engine::library::Search;
 use crate::log::{Levels, Log};
 use crate::serve::{self, Control, Settings};
-use crate::units::Seconds;
+use crate::units::{Device, Seconds};
 
 /// Forebay's ONNX worker: KServe v2 inference and OpenAI embeddings on one machine.
 #[derive(Parser)]
@@ -40,6 +41,14 @@ enum Verb {
         after_help = "Example:\n  forebay-worker bench --models ./models minilm --concurrency-range 1,8,32"
     )]
     Bench(bench::BenchArgs),
+    /// Print what a shell needs to complete this command line.
+    #[command(
+        after_help = "Example:\n  forebay-worker completions bash > /etc/bash_completion.d/forebay-worker"
+    )]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
 }
 
 /// What every verb that loads models takes.
@@ -55,9 +64,13 @@ struct ModelArgs {
     /// then the system's loader]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
-    /// What computes; only "cpu" in this version
-    #[arg(long, default_value = "cpu", value_parser = device)]
-    device: Cpu,
+    /// What computes the models that don't say it themselves: cpu, cuda or tensorrt. A model whose device can't be had
+    /// is not served
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
+    device: Device,
+    /// Serve such a model from the CPU instead, and say so in /health, the metrics and the model's metadata
+    #[arg(long, value_name = "cpu", value_parser = ["cpu"])]
+    fallback: Option<String>,
 }
 
 #[derive(Args)]
@@ -96,16 +109,8 @@ fn control(name: &str) -> Result<Control, &'static str> {
     }
 }
 
-/// The one device of this version.
-#[derive(Clone)]
-struct Cpu;
-
-fn device(name: &str) -> Result<Cpu, &'static str> {
-    match name {
-        "cpu" => Ok(Cpu),
-        "cuda" | "tensorrt" => Err("not in this version; only \"cpu\" is"),
-        _ => Err("expected \"cpu\""),
-    }
+fn device(name: &str) -> Result<Device, &'static str> {
+    Device::from_name(name).ok_or("expected \"cpu\", \"cuda\" or \"tensorrt\"")
 }
 
 /// Runs the command line to its end.
@@ -121,7 +126,7 @@ pub fn run() -> ExitCode {
     let words = variable("FOREBAY_LOG").and_then(|words| words.into_string().ok());
     let usual = match cli.verb {
         Verb::Serve(_) => "info",
-        Verb::Bench(_) => "warn",
+        Verb::Bench(_) | Verb::Completions { .. } => "warn",
     };
     let log = begin_log(words.as_deref().unwrap_or(usual));
     std::panic::set_hook(Box::new(|panic| {
@@ -132,6 +137,10 @@ pub fn run() -> ExitCode {
     let ended = match cli.verb {
         Verb::Serve(args) => serve::run(settings(args), log),
         Verb::Bench(args) => args.run(log),
+        Verb::Completions { shell } => {
+            complete(shell);
+            Ok(())
+        }
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -140,6 +149,13 @@ pub fn run() -> ExitCode {
             ExitCode::from(stop.exit)
         }
     }
+}
+
+/// Prints the script. A reader that went away is no reason to fail.
+fn complete(shell: Shell) {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "forebay-worker", &mut script);
+    let _ = std::io::stdout().lock().write_all(&script);
 }
 
 /// What decides which events are written.
@@ -181,7 +197,6 @@ fn settings(args: ServeArgs) -> Settings {
 impl ModelArgs {
     /// Settings of a worker that answers on free ports, changes no model and keeps no answer.
     fn settings(self) -> Settings {
-        let Cpu = self.device;
         let named = variable("FOREBAY_ONNXRUNTIME").map(PathBuf::from);
         let binary = std::env::current_exe().ok();
         let home = binary.and_then(|binary| Some(binary.parent()?.to_path_buf()));
@@ -194,6 +209,8 @@ impl ModelArgs {
             grpc: free,
             metrics: free,
             threads: self.threads.map_or_else(cores, usize::from),
+            device: self.device,
+            fallback: self.fallback.is_some(),
             control: Control::None,
             poll: Seconds(0.0),
             cache: 0,

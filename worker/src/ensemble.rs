@@ -323,7 +323,7 @@ ensemble_scheduling {
         ),
         (
             "dims: 1 } ]\noutput",
-            "dims: 1 reshape { shape: [] } } ]\noutput",
+            "dims: 1 reshape { shape: 1 } } ]\noutput",
             "line 2",
             "reshape",
         ),

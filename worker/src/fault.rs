@@ -120,6 +120,14 @@ impl Reason {
     }
 }
 
+/// What there is instead of what was asked for, for a message.
+pub fn there_are(names: &[&str]) -> String {
+    match names {
+        [] => "there are none".to_owned(),
+        names => format!("there are: {}", names.join(", ")),
+    }
+}
+
 /// A refusal or failure on its way to the client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {

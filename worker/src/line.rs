@@ -31,9 +31,10 @@ pub use work::{Platform, Work};
 
 use crate::batch::Urgency;
 use crate::clock::Clock;
+use crate::engine::Placement;
 use crate::fault::{Fault, Kind};
 use crate::log::Log;
-use crate::observe::{Count, Ledger, Spans, Tally};
+use crate::observe::{Count, Host, Ledger, Spans, Tally};
 use crate::repository::Labels;
 use crate::runner::Runner;
 use crate::tensor::{Signature, Tensor};
@@ -57,8 +58,8 @@ pub struct Model {
     pub labels: Labels,
     /// The configuration, as KServe's `/config` shows it.
     pub document: Value,
-    /// What computes it.
-    pub device: Device,
+    /// Where its instances are.
+    pub placements: Vec<Placement>,
     /// How long loading took.
     pub load: Seconds,
     /// What is counted of it.
@@ -71,15 +72,6 @@ pub struct Model {
     pub embedder: Option<Arc<Embedder>>,
     /// Present when what it gives for a text are scores of classes.
     pub classifier: Option<Classifier>,
-}
-
-/// What computes a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Its name.
-    pub name: &'static str,
-    /// Whether another one was asked for.
-    pub fallback: bool,
 }
 
 /// Tensors to run through a model.
@@ -151,6 +143,8 @@ pub struct App {
     pub folder: PathBuf,
     /// What is counted of the models.
     pub ledger: Ledger,
+    /// The machine that they run on.
+    pub host: Host,
     /// What is written of the worker's own log.
     pub log: Log,
     /// Where orders go; absent where the models are not the clients' to change.
@@ -181,6 +175,7 @@ impl App {
             registry: Registry::default(),
             folder,
             ledger: Ledger::new(clock),
+            host: Host::new(),
             log,
             orders,
             loaded: AtomicBool::new(false),

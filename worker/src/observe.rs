@@ -11,6 +11,7 @@
 //! it, so that a request which ends on the old session is not lost. They go when the model's folder does.
 
 mod exposition;
+mod host;
 mod names;
 mod statistics;
 
@@ -24,6 +25,7 @@ use crate::fault::{Fault, Reason};
 use crate::units::{ModelName, Seconds};
 
 pub use exposition::{Shown, exposition};
+pub use host::Host;
 pub use statistics::{Batch, Spans, Spent, Statistics};
 
 /// The numbers of one version of a model, and the clock that they are taken by.

@@ -6,11 +6,12 @@
 //! a failure, never handed out; a panic in an engine is one failed request.
 //!
 //! A request whose time in line is over is answered at that moment, by a timer of its own. (Triton 2.51 notices when
-//! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.)
+//! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.) A run whose last client leaves is ended: its
+//! engine goes on to those who still wait. (Triton runs it to its end, triton-inference-server/server#6920.)
 
 mod instance;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +20,7 @@ use tokio::sync::oneshot;
 use crate::batch::{Batcher, Item, Limits, Order, Urgency};
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::engine::halt::Halt;
 use crate::fault::{Fault, Kind};
 use crate::observe::{Spans, Tally};
 use crate::tensor::Tensor;
@@ -43,6 +45,8 @@ struct Job {
     wanted: Vec<usize>,
     since: Seconds,
     reply: oneshot::Sender<Result<Ran, Fault>>,
+    /// Dead once its client has left or has its answer.
+    client: Weak<()>,
 }
 
 /// A request and what becomes of it.
@@ -59,7 +63,15 @@ struct State {
     batcher: Batcher<Job>,
     /// Present where answers leave in order.
     order: Option<Order<Answer>>,
+    /// What each instance runs, or ran last.
+    runs: Vec<Run>,
     stopping: bool,
+}
+
+/// A batch that an instance runs.
+struct Run {
+    clients: Vec<Weak<()>>,
+    halt: Halt,
 }
 
 /// A model's instances, which take requests. Dropping it lets what waits finish, then ends the threads.
@@ -80,10 +92,16 @@ impl Runner {
         let batches = engines.iter().all(|engine| engine.signature().batches());
         let rows = if batches { limits.rows } else { 1 };
         let order = limits.ordered.then(Order::new);
+        let idle = |engine: &Box<dyn Engine>| Run {
+            clients: vec![],
+            halt: engine.halt(),
+        };
+        let runs = engines.iter().map(idle).collect();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 batcher: Batcher::new(Limits { rows, ..limits }),
                 order,
+                runs,
                 stopping: false,
             }),
             wake: Condvar::new(),
@@ -95,16 +113,17 @@ impl Runner {
             batches,
             threads: Vec::with_capacity(engines.len()),
         };
-        for engine in engines {
+        for (number, engine) in engines.into_iter().enumerate() {
             let theirs = Arc::clone(&runner.shared);
             let thread = std::thread::Builder::new().name("model".into());
-            let thread = thread.spawn(move || instance::work(&theirs, engine, batches))?;
+            let thread = thread.spawn(move || instance::work(&theirs, number, engine, batches))?;
             runner.threads.push(thread);
         }
         Ok(runner)
     }
 
-    /// Runs these inputs, now or in turn. Dropping the future takes the request back unless it already runs.
+    /// Runs these inputs, now or in turn. Dropping the future takes the request back; a run that it was the last in is
+    /// ended.
     pub async fn run(
         &self,
         inputs: Vec<Tensor>,
@@ -113,11 +132,13 @@ impl Runner {
     ) -> Result<Ran, Fault> {
         let (reply, mut answer) = oneshot::channel();
         let now = self.shared.clock.now();
+        let mut presence = Presence::new(&self.shared);
         let job = Job {
             inputs,
             wanted,
             since: now,
             reply,
+            client: presence.seen(),
         };
         let patience = self.submit(self.item(job, urgency), now)?;
         self.shared.wake.notify_one();
@@ -127,14 +148,19 @@ impl Runner {
         };
         if let Some(patience) = patience {
             tokio::select! {
-                outcome = &mut answer => return outcome.unwrap_or_else(ended),
+                outcome = &mut answer => {
+                    presence.end();
+                    return outcome.unwrap_or_else(ended);
+                }
                 () = tokio::time::sleep(patience.to_duration()) => {
                     let now = self.shared.clock.now();
                     self.shared.expire(&mut self.shared.state.lock(), now);
                 }
             }
         }
-        answer.await.unwrap_or_else(ended)
+        let outcome = answer.await;
+        presence.end();
+        outcome.unwrap_or_else(ended)
     }
 
     /// Puts an item into the queue and says for how long it may wait. Requests whose clients have left count only as
@@ -214,6 +240,17 @@ impl Shared {
         }
     }
 
+    /// Ends the runs that nobody waits for any more. The lock keeps an instance from going on to its next run
+    /// meanwhile, so that the lever that is pulled is that of the run which was looked at.
+    fn abandon(&self) {
+        for run in &self.state.lock().runs {
+            let gone = |client: &Weak<()>| client.strong_count() == 0;
+            if run.clients.iter().all(gone) {
+                run.halt.pull();
+            }
+        }
+    }
+
     /// Refuses whoever has waited for too long.
     fn expire(&self, state: &mut State, now: Seconds) {
         let overdue = state.batcher.expire(now);
@@ -223,6 +260,37 @@ impl Shared {
         let fault = waited_out(&state.batcher);
         for job in overdue {
             answer_to(job, Err(fault.clone()));
+        }
+    }
+}
+
+/// A client that waits for its answer. Dropped before it has one, it left.
+struct Presence<'a> {
+    shared: &'a Shared,
+    token: Option<Arc<()>>,
+}
+
+impl<'a> Presence<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        let token = Some(Arc::new(()));
+        Presence { shared, token }
+    }
+
+    /// What others know it by.
+    fn seen(&self) -> Weak<()> {
+        self.token.as_ref().map(Arc::downgrade).unwrap_or_default()
+    }
+
+    /// It has its answer.
+    fn end(&mut self) {
+        self.token = None;
+    }
+}
+
+impl Drop for Presence<'_> {
+    fn drop(&mut self) {
+        if self.token.take().is_some() {
+            self.shared.abandon();
         }
     }
 }
@@ -355,8 +423,16 @@ mod tests {
         runner: &'a Runner,
         value: f32,
     ) -> std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> {
+        begin_with(runner, row(value))
+    }
+
+    /// The same with these inputs.
+    fn begin_with<'a>(
+        runner: &'a Runner,
+        inputs: Vec<Tensor>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> {
         let mut future: std::pin::Pin<Box<dyn Future<Output = Outcome> + 'a>> =
-            Box::pin(run(runner, row(value)));
+            Box::pin(run(runner, inputs));
         let waker = std::task::Waker::noop();
         let polled = future
             .as_mut()
@@ -459,6 +535,60 @@ mod tests {
         nod.send(()).unwrap();
         assert!(wait(running).is_ok());
         assert_eq!(wait(next).unwrap(), row(3.0));
+    }
+
+    /// An echo that reports the rows of each run and then runs until it is ended; a run of one row ends at once.
+    struct Endless {
+        echo: Echo,
+        began: Sender<usize>,
+        halt: Halt,
+    }
+
+    impl Engine for Endless {
+        fn signature(&self) -> &Signature {
+            self.echo.signature()
+        }
+
+        fn run(&mut self, inputs: &[Tensor], wanted: &[usize]) -> Outcome {
+            let rows = inputs[0].rows();
+            self.began.send(rows).unwrap();
+            let (end, ended) = channel();
+            if rows == 1 {
+                return self.echo.run(inputs, wanted);
+            }
+            if self.halt.begins(move || end.send(()).unwrap()) {
+                ended.recv().unwrap();
+            }
+            Err(Fault::bad("ended"))
+        }
+
+        fn halt(&self) -> Halt {
+            self.halt.clone()
+        }
+    }
+
+    #[test]
+    fn a_run_ends_when_the_last_of_its_clients_leaves_and_not_before() {
+        let (began, runs) = channel();
+        let engine = Endless {
+            echo: Echo::new(),
+            began,
+            halt: Halt::default(),
+        };
+        let runner = start(vec![Box::new(engine)], limits(10, None));
+        let two = || Tensor::new(vec![2, 1], Elements::Fp32(vec![1.0; 2])).unwrap();
+        let alone = begin_with(&runner, vec![two()]);
+        assert_eq!(runs.recv().unwrap(), 2);
+        let [first, second] = [1.0, 2.0].map(|value| begin(&runner, value));
+        drop(alone);
+        assert_eq!(runs.recv().unwrap(), 2, "the next two share a run");
+        drop(first);
+        assert!(!runner.shared.state.lock().runs[0].halt.pulled());
+        drop(second);
+        assert_eq!(wait(run(&runner, row(3.0))).unwrap(), row(3.0));
+        let rows: Vec<usize> = runs.try_iter().collect();
+        assert_eq!(rows, [1], "nothing was run again for those who left");
+        assert_eq!(runner.shared.tally.numbers().executions, 1);
     }
 
     #[test]

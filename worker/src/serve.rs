@@ -32,7 +32,7 @@ use crate::engine::library::Search;
 use crate::line::{App, Order};
 use crate::log::Log;
 use crate::repository::{Found, Watch, fingerprints};
-use crate::units::Seconds;
+use crate::units::{Device, Seconds};
 use keeper::Keeper;
 
 /// How long requests may take to finish after the first signal.
@@ -55,6 +55,10 @@ pub struct Settings {
     pub metrics: SocketAddr,
     /// Threads of one inference.
     pub threads: usize,
+    /// What computes where a model says nothing of it.
+    pub device: Device,
+    /// Whether the CPU may stand in for a card where a model says nothing of it.
+    pub fallback: bool,
     /// Who changes the models while it serves.
     pub control: Control,
     /// How often the folder is looked at, where it is followed.

@@ -100,3 +100,40 @@ pub enum Padding {
     /// To as many tokens as a text may have.
     Most,
 }
+
+/// What computes a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Device {
+    /// The machine's own cores.
+    #[default]
+    Cpu,
+    /// A card, through CUDA.
+    Cuda,
+    /// A card, through TensorRT, which leaves to CUDA what it can't do.
+    TensorRt,
+}
+
+impl Device {
+    /// Every device.
+    pub const ALL: [Device; 3] = [Device::Cpu, Device::Cuda, Device::TensorRt];
+
+    /// What it is called on the command line, in `model.toml` and wherever it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Device::Cpu => "cpu",
+            Device::Cuda => "cuda",
+            Device::TensorRt => "tensorrt",
+        }
+    }
+
+    /// The device of this name.
+    pub fn from_name(name: &str) -> Option<Device> {
+        Device::ALL.into_iter().find(|device| device.name() == name)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

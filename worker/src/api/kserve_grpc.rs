@@ -3,13 +3,14 @@
 //! A message is at most as large as an HTTP body, also once inflated. A call whose deadline passes, or whose client
 //! leaves, is dropped where it waits, and takes its place in the model's line with it. Answers of a stream come in the
 //! order of its requests, of which several are worked on at a time; a request that fails is an `error_message` in its
-//! place, as in Triton, and the stream goes on. What a load can't do is the client's mistake (3), where Triton says
+//! place, as in Triton, and the stream goes on; one that can't be read ends it. What a load can't do is the client's mistake (3), where Triton says
 //! that it broke (13).
 
 mod answer;
 mod deadline;
 mod request;
 mod told;
+mod unread;
 
 /// The messages and the service, as `build.rs` makes them of `inference.proto`.
 mod inference {
@@ -52,7 +53,9 @@ pub fn router(app: Arc<App>) -> Router {
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Deflate);
     let calls = Routes::new(service).into_axum_router();
-    calls.layer(from_fn(deadline::keep))
+    calls
+        .layer(from_fn(unread::tell))
+        .layer(from_fn(deadline::keep))
 }
 
 /// The service.
@@ -62,11 +65,13 @@ struct Front {
 
 /// A fault as gRPC says it.
 fn refusal(fault: Fault) -> Status {
-    let mut status = Status::new(Code::from_i32(fault.kind.grpc()), fault.message);
+    let code = Code::from_i32(fault.kind.grpc());
+    let mut status = Status::new(code, fault.message.as_str());
     if let Some(wait) = fault.retry_after {
         let seconds = (wait.0.ceil() as u64).into();
         status.metadata_mut().insert("retry-after", seconds);
     }
+    status.set_source(Arc::new(fault));
     status
 }
 
@@ -191,6 +196,7 @@ impl GrpcInferenceService for Front {
         let app = Arc::clone(&self.app);
         let begin = move |message: Result<ModelInferRequest, Status>| {
             let app = Arc::clone(&app);
+            let message = message.map_err(|status| unread::mistake(&status).unwrap_or(status));
             async move { Ok(infer_in_stream(app, message?).await) }
         };
         let answers = request.into_inner().map(begin).buffered(IN_FLIGHT);

@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::api::path::Path;
 use crate::fault::{Fault, Kind};
 use crate::line::{App, Model};
 use crate::tensor::TensorSpec;
@@ -102,10 +103,13 @@ async fn metadata(State(app): State<Arc<App>>, Path(target): Path<Target>) -> Re
         |specs: &[TensorSpec]| -> Vec<Value> { specs.iter().map(describe).collect() };
     let versions = app.registry.versions(&model.name);
     let versions: Vec<String> = versions.iter().map(u64::to_string).collect();
+    let devices = model.devices();
+    let names: Vec<&str> = devices.iter().map(|(device, _)| device.name()).collect();
     super::json(&json!({
         "name": model.name.as_str(),
         "versions": versions,
         "platform": model.platform.name,
+        "parameters": {"device": names.join(","), "fallback": model.fallen_back().is_some()},
         "inputs": describe_all(&model.signature.inputs),
         "outputs": describe_all(&model.signature.outputs),
     }))

@@ -8,11 +8,13 @@ mod kserve_http;
 pub mod metrics;
 mod openai;
 mod parameters;
+mod path;
 mod ranking;
 mod repository;
 mod settings;
 mod statistics;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -24,6 +26,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::fault::{Fault, Kind};
 use crate::line::{App, InferRequest};
@@ -57,12 +60,26 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     next.run(request).await
 }
 
-/// 200 when all models answer.
+/// 200 when all models answer, with what computes them.
 async fn health(State(app): State<Arc<App>>) -> Response {
     match app.ready() {
-        Ok(()) => json(&serde_json::json!({"status": "ok"})),
+        Ok(()) => json(&well(&app)),
         Err(fault) => openai::refusal(&fault),
     }
+}
+
+/// Which models fell back to the CPU is told only where some did.
+fn well(app: &App) -> Value {
+    let models = app.registry.served();
+    let all = models.iter().flat_map(|model| model.devices());
+    let devices: BTreeSet<&str> = all.map(|(device, _)| device.name()).collect();
+    let mut told = json!({"status": "ok", "devices": devices});
+    let fell = models.iter().filter(|model| model.fallen_back().is_some());
+    let fell: Vec<&str> = fell.map(|model| model.name.as_str()).collect();
+    if !fell.is_empty() {
+        told["fallbacks"] = json!(fell);
+    }
+    told
 }
 
 async fn no_route(uri: Uri) -> Response {

@@ -5,11 +5,12 @@
 //! unloading what is not loaded is 200, unloading what does not exist 404. An ensemble that is loaded brings those of its
 //! members that are not; one that is unloaded takes them along where `unload_dependents` says so.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -18,11 +19,13 @@ use serde_json::{Map, Value, json};
 
 use crate::api::kserve_http::refusal;
 use crate::api::parameters;
+use crate::api::path::Path;
+use crate::engine::Placement;
 use crate::fault::{Fault, Kind};
 use crate::line::{App, Model, Order, Standing};
 use crate::repository;
 use crate::tensor::{Datatype, TensorSpec};
-use crate::units::ModelName;
+use crate::units::{Device, ModelName};
 
 /// The parameter that unloads what an ensemble is made of along with it.
 pub const UNLOAD_DEPENDENTS: &str = "unload_dependents";
@@ -201,6 +204,7 @@ pub fn complete(model: &Model) -> Value {
     document["name"] = json!(model.name.as_str());
     document["platform"] = json!(model.platform.name);
     document["backend"] = json!(model.platform.backend);
+    document["instance_group"] = instance_groups(model);
     document["max_batch_size"] = json!(model.most_rows.unwrap_or(if batched { 32 } else { 0 }));
     for (side, specs) in [
         ("input", &model.signature.inputs),
@@ -216,6 +220,25 @@ pub fn complete(model: &Model) -> Value {
         document[side] = whole.collect();
     }
     document
+}
+
+/// The instances as they are, whatever was asked for: one group for each device and card.
+fn instance_groups(model: &Model) -> Value {
+    let mut places: BTreeMap<(Device, u32), usize> = BTreeMap::new();
+    for Placement { device, card, .. } in &model.placements {
+        *places.entry((*device, *card)).or_default() += 1;
+    }
+    let groups = places.into_iter().enumerate();
+    let groups = groups.map(|(number, ((device, card), count))| {
+        let name = format!("{}_{number}", model.name);
+        match device {
+            Device::Cpu => json!({"name": name, "kind": "KIND_CPU", "count": count}),
+            Device::Cuda | Device::TensorRt => {
+                json!({"name": name, "kind": "KIND_GPU", "count": count, "gpus": [card]})
+            }
+        }
+    });
+    groups.collect()
 }
 
 fn describe(spec: &TensorSpec, mut tensor: Value, batched: bool) -> Value {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Map, Value, json};
 
 use crate::api::kserve_http::refusal;
+use crate::api::path::Path;
 use crate::fault::Fault;
 use crate::line::App;
 

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::kserve_http::refusal;
+use crate::api::path::Path;
 use crate::line::{App, Model};
 use crate::observe::{Batch, Spent, Statistics};
 

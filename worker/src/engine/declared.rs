@@ -6,7 +6,8 @@
 //! the sizes of the -1s in `dims`, in order, as Triton defines it.
 
 use crate::engine::Engine;
-use crate::fault::{Fault, Kind};
+use crate::engine::halt::Halt;
+use crate::fault::{Fault, Kind, there_are};
 use crate::repository::{Config, Declared};
 use crate::tensor::{Axis, Signature, Tensor, TensorSpec};
 
@@ -121,33 +122,38 @@ impl Engine for View {
         };
         outputs.into_iter().zip(&seen).map(turn).collect()
     }
+
+    fn halt(&self) -> Halt {
+        self.inner.halt()
+    }
 }
 
 /// Whether what is declared is there, and all that the graph takes is declared.
 fn check_names(graph: &Signature, config: &Config) -> Result<(), String> {
-    let missing = graph
-        .inputs
-        .iter()
-        .find(|spec| find(&config.inputs, &spec.name).is_none());
-    if let Some(spec) = missing.filter(|_| !config.inputs.is_empty()) {
-        return Err(format!(
-            "config.pbtxt leaves out the graph's input `{}`",
-            spec.name
-        ));
-    }
     for (whose, declared, specs) in [
         ("input", &config.inputs, &graph.inputs),
         ("output", &config.outputs, &graph.outputs),
     ] {
         let unknown = |tensor: &&Declared| !specs.iter().any(|spec| spec.name == tensor.name);
         if let Some(tensor) = declared.iter().find(unknown) {
+            let known: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+            let (name, there) = (&tensor.name, there_are(&known));
             return Err(format!(
-                "config.pbtxt: the graph has no {whose} `{}`",
-                tensor.name
+                "config.pbtxt: the graph has no {whose} `{name}`; {there}"
             ));
         }
     }
-    Ok(())
+    // After what is not there, which is often the same input under another name.
+    let missing = graph
+        .inputs
+        .iter()
+        .find(|spec| find(&config.inputs, &spec.name).is_none());
+    match missing.filter(|_| !config.inputs.is_empty()) {
+        None => Ok(()),
+        Some(TensorSpec { name, .. }) => Err(format!(
+            "config.pbtxt leaves out the graph's input `{name}`"
+        )),
+    }
 }
 
 fn find<'a>(declared: &'a [Declared], name: &str) -> Option<&'a Declared> {

@@ -1,4 +1,4 @@
-//! A model run by ONNX Runtime on the CPU.
+//! A model run by ONNX Runtime.
 //!
 //! Spinning is off: workers are expected to share a machine, where a pool that spins takes from its neighbour what it
 //! does not use. Memory patterns are off because shapes change with every batch. Inputs are lent to the library, not
@@ -11,14 +11,18 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use ort::ErrorCode;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
-use ort::session::{OutputSelector, RunOptions, Session, SessionInputValue};
+use ort::session::builder::SessionBuilder;
+use ort::session::{HasSelectedOutputs, OutputSelector, RunOptions, Session, SessionInputValue};
 use ort::value::{DynValue, Outlet, TensorElementType, TensorRef, ValueType};
 
 use crate::engine::Engine;
+use crate::engine::halt::Halt;
+use crate::engine::provider::{self, Means, Unloaded};
 use crate::fault::{Fault, Kind};
 use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec};
 
@@ -26,18 +30,38 @@ use crate::tensor::{Axis, Datatype, Elements, Signature, Tensor, TensorSpec};
 pub struct Onnx {
     session: Session,
     signature: Signature,
+    halt: Halt,
 }
 
+/// The options of one run, by which another thread may end it.
+struct Ending(RunOptions<HasSelectedOutputs>);
+
+// SAFETY: ort keeps these options from being shared because outputs that were allocated beforehand would be written by
+// two runs at once. None are here, and the other thread does nothing but set the flag that ends the run, which is what
+// ONNX Runtime has it for ("can be called from another thread", OrtApi::RunOptionsSetTerminate).
+#[expect(
+    unsafe_code,
+    reason = "ort has no handle of its own that ends a run with chosen outputs"
+)]
+unsafe impl Sync for Ending {}
+
 impl Onnx {
-    /// Loads a graph that will compute on `threads` threads.
-    pub fn load(environment: &Environment, graph: &Path, threads: usize) -> Result<Onnx, String> {
-        let session = open(environment, graph, threads).map_err(|error| error.to_string())?;
-        let specs = |outlets: &[Outlet]| outlets.iter().map(spec).collect::<Result<_, _>>();
+    /// Loads a graph that will compute by these means.
+    pub fn load(environment: &Environment, graph: &Path, means: &Means) -> Result<Onnx, Unloaded> {
+        let session = open(environment, graph, means)?;
+        let specs = |outlets: &[Outlet]| {
+            let specs = outlets.iter().map(spec).collect::<Result<_, _>>();
+            specs.map_err(Unloaded::Graph)
+        };
         let signature = Signature {
             inputs: specs(session.inputs())?,
             outputs: specs(session.outputs())?,
         };
-        Ok(Onnx { session, signature })
+        Ok(Onnx {
+            session,
+            signature,
+            halt: Halt::default(),
+        })
     }
 }
 
@@ -47,7 +71,11 @@ impl Engine for Onnx {
     }
 
     fn run(&mut self, inputs: &[Tensor], wanted: &[usize]) -> Result<Vec<Tensor>, Fault> {
-        let Onnx { session, signature } = self;
+        let Onnx {
+            session,
+            signature,
+            halt,
+        } = self;
         let mut values = Vec::with_capacity(inputs.len());
         for (spec, tensor) in signature.inputs.iter().zip(inputs) {
             let value = lend(tensor).map_err(fault)?;
@@ -63,9 +91,15 @@ impl Engine for Onnx {
                 selector.with(*name)
             });
         let options = RunOptions::new().map_err(fault)?.with_outputs(selector);
-        let outputs = session
-            .run_with_options(values, &options)
-            .map_err(|error| misfit(&error, &signature.inputs, inputs))?;
+        let options = Arc::new(Ending(options));
+        let ending = Arc::clone(&options);
+        // It fails only where there is no run to be ended.
+        if !halt.begins(move || drop(ending.0.terminate())) {
+            return Err(failed("the run was ended before it began"));
+        }
+        let ran = session.run_with_options(values, &options.0);
+        halt.ended();
+        let outputs = ran.map_err(|error| misfit(&error, &signature.inputs, inputs))?;
         names
             .iter()
             .map(|&name| match outputs.get(name) {
@@ -74,15 +108,26 @@ impl Engine for Onnx {
             })
             .collect()
     }
+
+    fn halt(&self) -> Halt {
+        self.halt.clone()
+    }
 }
 
-fn open(environment: &Environment, graph: &Path, threads: usize) -> ort::Result<Session> {
-    Session::builder(environment)?
+fn open(environment: &Environment, graph: &Path, means: &Means) -> Result<Session, Unloaded> {
+    let failed = |error: ort::Error| provider::failed(means.device, error.message());
+    let builder = begin(environment, means.threads).map_err(failed)?;
+    let session = provider::register(builder, means)?.commit_from_file(graph);
+    session.map_err(failed)
+}
+
+fn begin(environment: &Environment, threads: usize) -> ort::Result<SessionBuilder> {
+    let builder = Session::builder(environment)?
         .with_intra_threads(threads)?
         .with_intra_op_spinning(false)?
         .with_memory_pattern(false)?
-        .with_log_level(LogLevel::Fatal)?
-        .commit_from_file(graph)
+        .with_log_level(LogLevel::Fatal)?;
+    Ok(builder)
 }
 
 fn spec(outlet: &Outlet) -> Result<TensorSpec, String> {

@@ -1,6 +1,7 @@
 //! A request of a model whose answers are kept: found, waited for, or computed and kept.
 //!
-//! Who waits for another's computation waits no longer than they would have waited in line.
+//! Who waits for another's computation waits no longer than they would have waited in line, and no more wait so than may
+//! wait there.
 
 use std::sync::Arc;
 
@@ -59,23 +60,27 @@ async fn find<'a>(
     let line = model.work.line();
     let patience = line.and_then(|line| Some((line, line.patience(urgency)?)));
     let looking = async {
+        let mut waits = None;
         loop {
             let mut coming = match keeping.cache.look(key) {
-                Look::Kept(outputs) => return Found::Outputs(outputs),
-                Look::Mine(flight) => return Found::Nothing(flight),
+                Look::Kept(outputs) => return Ok(Found::Outputs(outputs)),
+                Look::Mine(flight) => return Ok(Found::Nothing(flight)),
                 Look::Coming(coming) => coming,
             };
+            if waits.is_none() {
+                waits = line.map(|line| line.stand_by(urgency)).transpose()?;
+            }
             // An error means that the other's request came to nothing.
             if let Ok(news) = coming.wait_for(Option::is_some).await
                 && let Some(outputs) = news.as_ref()
             {
-                return Found::Outputs(Arc::clone(outputs));
+                return Ok(Found::Outputs(Arc::clone(outputs)));
             }
         }
     };
     let Some((line, patience)) = patience else {
-        return Ok(looking.await);
+        return looking.await;
     };
     let found = tokio::time::timeout(patience.to_duration(), looking).await;
-    found.map_err(|_| line.overdue())
+    found.unwrap_or_else(|_| Err(line.overdue()))
 }

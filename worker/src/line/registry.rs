@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, there_are};
 use crate::line::Model;
 use crate::units::ModelName;
 
@@ -47,6 +47,17 @@ impl Shelf {
     fn why(&self) -> &str {
         let newest = self.reasons.values().next_back();
         newest.unwrap_or(&self.reason)
+    }
+
+    /// What there is to say of a version.
+    fn reason(&self, version: Option<u64>) -> &str {
+        let failed = version.and_then(|version| self.reasons.get(&version));
+        let served = version.and_then(|version| self.served.get(&version));
+        match (failed, served.and_then(|model| model.fallen_back())) {
+            (Some(reason), _) => reason,
+            (None, Some(refused)) if self.reason.is_empty() => refused,
+            (None, _) => &self.reason,
+        }
     }
 }
 
@@ -133,7 +144,7 @@ impl Registry {
         let Some((_, shelf)) = shelves.get_key_value(name).filter(answering) else {
             let known = shelves.iter().filter(answering);
             let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
-            let known = known.join(", ");
+            let known = there_are(&known);
             let why = shelves.get(name).map_or("", Shelf::why);
             let why = if why.is_empty() {
                 String::new()
@@ -141,7 +152,7 @@ impl Registry {
                 format!(" ({why})")
             };
             return Err(unknown(format!(
-                "no model `{name}` is served here{why}; there are: {known}"
+                "no model `{name}` is served here{why}; {known}"
             )));
         };
         let newest = || shelf.served.values().next_back();
@@ -179,10 +190,7 @@ impl Registry {
                 name: name.clone(),
                 version,
                 ready: version.is_some_and(|version| shelf.served.contains_key(&version)),
-                reason: version
-                    .and_then(|version| shelf.reasons.get(&version))
-                    .unwrap_or(&shelf.reason)
-                    .clone(),
+                reason: shelf.reason(version).to_owned(),
             };
             if versions.is_empty() {
                 return vec![standing(None)];

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::fault::Fault;
-use crate::line::{App, Model};
+use crate::line::{App, Model, Work};
 use crate::observe::Shown;
 use crate::runner::Runner;
+use crate::units::Device;
 
 impl App {
     /// The versions that answer: of every model, of one, or a single one.
@@ -33,6 +34,36 @@ impl App {
 }
 
 impl Model {
+    /// What computes it, each once, and whether that is one that it fell back to; of an ensemble, what computes its members.
+    pub fn devices(&self) -> Vec<(Device, bool)> {
+        let mut devices: Vec<(Device, bool)> = match &self.work {
+            Work::Ensemble(ensemble) => {
+                let members = ensemble.members().iter();
+                members.flat_map(|member| member.devices()).collect()
+            }
+            Work::Engine(_) | Work::Sequences(..) => {
+                let all = self.placements.iter();
+                all.map(|one| (one.device, one.refused.is_some())).collect()
+            }
+        };
+        devices.sort();
+        devices.dedup();
+        devices
+    }
+
+    /// Why it, or a member of it, computes on another device than was asked for, if one does.
+    pub fn fallen_back(&self) -> Option<&str> {
+        let own = self.placements.iter();
+        let own = own.filter_map(|one| one.refused.as_deref()).next();
+        own.or_else(|| match &self.work {
+            Work::Ensemble(ensemble) => {
+                let mut members = ensemble.members().iter();
+                members.find_map(|member| member.fallen_back())
+            }
+            Work::Engine(_) | Work::Sequences(..) => None,
+        })
+    }
+
     fn shown(&self) -> Shown {
         Shown {
             name: self.name.clone(),
@@ -40,8 +71,7 @@ impl Model {
             numbers: self.tally.numbers(),
             pending: self.work.line().map_or(0, Runner::pending),
             load: self.load,
-            device: self.device.name,
-            fallback: self.device.fallback,
+            devices: self.devices(),
             cached: self.keeping.is_some(),
         }
     }

@@ -62,8 +62,14 @@ pub fn inputs(signature: &Signature, mut given: Vec<Named>) -> Result<Vec<Tensor
         let place = given.iter().position(|input| input.name == spec.name);
         let Some(place) = place else {
             let (name, expected) = (&spec.name, names(&signature.inputs));
+            let strange =
+                |input: &&Named| !signature.inputs.iter().any(|one| one.name == input.name);
+            let stranger = given.iter().find(strange);
+            let instead = stranger.map_or_else(String::new, |input| {
+                format!(", and `{}` is none of its inputs", input.name)
+            });
             return Err(Fault::bad(format!(
-                "input `{name}` is missing; the model takes {expected}"
+                "input `{name}` is missing{instead}; the model takes {expected}"
             )));
         };
         let tensor = given.swap_remove(place).tensor;
@@ -264,6 +270,15 @@ mod tests {
             ..a(&[1, 2])
         };
         assert!(refusal(vec![a(&[1, 2]), renamed]).contains("is FP32; the model takes BYTES"));
+        let strange = Named {
+            name: "c".into(),
+            ..a(&[1, 2])
+        };
+        let said = refusal(vec![a(&[1, 2]), strange]);
+        assert_eq!(
+            said,
+            "input `b` is missing, and `c` is none of its inputs; the model takes `a`, `b`"
+        );
     }
 
     #[test]

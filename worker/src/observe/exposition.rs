@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Write as _};
 
+use super::host::Machine;
 use super::names::{METRICS, Metric};
 use super::statistics::Statistics;
 use crate::fault::Reason;
-use crate::units::{ModelName, Seconds};
+use crate::units::{Device, ModelName, Seconds};
 
 /// The upper bounds of the batch histogram: powers of two.
 const BOUNDS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -23,10 +24,8 @@ pub struct Shown {
     pub pending: usize,
     /// How long loading took.
     pub load: Seconds,
-    /// What computes.
-    pub device: &'static str,
-    /// Whether the device is not the one that was asked for.
-    pub fallback: bool,
+    /// What computes, and whether it is not what was asked for.
+    pub devices: Vec<(Device, bool)>,
     /// Whether its answers are kept.
     pub cached: bool,
 }
@@ -43,53 +42,61 @@ pub enum Samples {
     ByReason(fn(&Shown, Reason) -> u64),
     /// The histogram of batch sizes.
     Rows,
-    /// A constant 1 with the device as a label.
+    /// One for the machine, where it tells it.
+    Machine(fn(&Machine) -> Option<f64>),
+    /// A constant 1 for each device, with its name as a label.
     Device,
 }
 
-/// All metrics of these models.
-pub fn exposition(models: &[Shown]) -> String {
+/// All metrics of these models and of the machine.
+pub fn exposition(models: &[Shown], machine: &Machine) -> String {
     let mut text = String::new();
     for metric in &METRICS {
         // A string takes all that is written to it.
-        let _ = family(&mut text, metric, models);
+        let _ = family(&mut text, metric, models, machine);
     }
     text
 }
 
-fn family(text: &mut String, metric: &Metric, models: &[Shown]) -> fmt::Result {
+fn family(text: &mut String, metric: &Metric, models: &[Shown], machine: &Machine) -> fmt::Result {
     let Metric {
         name, kind, help, ..
     } = metric;
     writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")?;
-    for model in models {
-        let labels = format!(
-            "model=\"{}\",version=\"{}\"",
-            escaped(model.name.as_str()),
-            model.version
-        );
-        match metric.samples {
-            Samples::One(value) => writeln!(text, "{name}{{{labels}}} {}", value(model))?,
-            Samples::Cached(value) if model.cached => {
-                writeln!(text, "{name}{{{labels}}} {}", value(model))?;
+    if let Samples::Machine(value) = metric.samples {
+        return value(machine).map_or(Ok(()), |value| writeln!(text, "{name} {value}"));
+    }
+    models
+        .iter()
+        .try_for_each(|model| samples(text, metric, model))
+}
+
+/// What one model's numbers say.
+fn samples(text: &mut String, metric: &Metric, model: &Shown) -> fmt::Result {
+    let name = metric.name;
+    let labels = format!(
+        "model=\"{}\",version=\"{}\"",
+        escaped(model.name.as_str()),
+        model.version
+    );
+    match metric.samples {
+        Samples::One(value) => writeln!(text, "{name}{{{labels}}} {}", value(model))?,
+        Samples::Cached(value) if model.cached => {
+            writeln!(text, "{name}{{{labels}}} {}", value(model))?;
+        }
+        Samples::Cached(_) | Samples::Machine(_) => {}
+        Samples::Seconds(value) => writeln!(text, "{name}{{{labels}}} {}", value(model).0)?,
+        Samples::ByReason(value) => {
+            for reason in Reason::ALL {
+                let (label, count) = (reason.label(), value(model, reason));
+                writeln!(text, "{name}{{{labels},reason=\"{label}\"}} {count}")?;
             }
-            Samples::Cached(_) => {}
-            Samples::Seconds(value) => writeln!(text, "{name}{{{labels}}} {}", value(model).0)?,
-            Samples::ByReason(value) => {
-                for reason in Reason::ALL {
-                    let (label, count) = (reason.label(), value(model, reason));
-                    writeln!(text, "{name}{{{labels},reason=\"{label}\"}} {count}")?;
-                }
-            }
-            Samples::Rows => rows(text, name, &labels, &model.numbers)?,
-            Samples::Device => {
-                let Shown {
-                    device, fallback, ..
-                } = model;
-                writeln!(
-                    text,
-                    "{name}{{{labels},device=\"{device}\",fallback=\"{fallback}\"}} 1"
-                )?;
+        }
+        Samples::Rows => rows(text, name, &labels, &model.numbers)?,
+        Samples::Device => {
+            for (device, fallback) in &model.devices {
+                let labels = format!("{labels},device=\"{device}\",fallback=\"{fallback}\"");
+                writeln!(text, "{name}{{{labels}}} 1")?;
             }
         }
     }
@@ -142,15 +149,22 @@ mod tests {
             numbers,
             pending: 4,
             load: Seconds(0.25),
-            device: "cpu",
-            fallback: false,
+            devices: vec![(Device::Cpu, true), (Device::Cuda, false)],
             cached,
+        }
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            busy: Some(0.25),
+            memory: Some(1 << 30),
+            used: None,
         }
     }
 
     #[test]
     fn the_format_is_prometheus_and_the_names_are_tritons() {
-        let text = exposition(&[shown("m", false)]);
+        let text = exposition(&[shown("m", false)], &machine());
         for line in [
             "# TYPE nv_inference_request_success counter",
             "nv_inference_request_success{model=\"m\",version=\"2\"} 1",
@@ -166,7 +180,10 @@ mod tests {
             "forebay_worker_batch_rows_bucket{model=\"m\",version=\"2\",le=\"+Inf\"} 3",
             "forebay_worker_batch_rows_sum{model=\"m\",version=\"2\"} 304",
             "forebay_worker_batch_rows_count{model=\"m\",version=\"2\"} 3",
-            "forebay_worker_device{model=\"m\",version=\"2\",device=\"cpu\",fallback=\"false\"} 1",
+            "nv_cpu_utilization 0.25",
+            "nv_cpu_memory_total_bytes 1073741824",
+            "forebay_worker_device{model=\"m\",version=\"2\",device=\"cpu\",fallback=\"true\"} 1",
+            "forebay_worker_device{model=\"m\",version=\"2\",device=\"cuda\",fallback=\"false\"} 1",
         ] {
             assert!(
                 text.lines().any(|one| one == line),
@@ -177,18 +194,22 @@ mod tests {
 
     #[test]
     fn a_family_is_told_once_and_the_cache_only_where_there_is_one() {
-        let text = exposition(&[shown("a", false), shown("b", true)]);
+        let text = exposition(&[shown("a", false), shown("b", true)], &machine());
         for metric in &METRICS {
             let head = format!("# TYPE {} ", metric.name);
             assert_eq!(text.matches(&head).count(), 1, "{head}");
         }
+        assert!(
+            !text.contains("\nnv_cpu_memory_used_bytes"),
+            "it is not known"
+        );
         assert!(!text.contains("nv_cache_num_hits_per_model{model=\"a\""));
         assert!(text.contains("nv_cache_num_hits_per_model{model=\"b\",version=\"2\"} 0"));
     }
 
     #[test]
     fn a_name_can_not_break_out_of_its_label() {
-        let text = exposition(&[shown("a\"} 1\nb\\", false)]);
+        let text = exposition(&[shown("a\"} 1\nb\\", false)], &machine());
         assert!(
             text.contains("{model=\"a\\\"} 1\\nb\\\\\",version=\"2\"}"),
             "{text}"

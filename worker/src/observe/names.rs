@@ -3,8 +3,12 @@
 //!
 //! Names that begin with `nv_` are Triton's, with Triton's meaning and units (microseconds among them), so that
 //! dashboards made for Triton show this worker too. What Triton has no name for begins with `forebay_worker_`.
+//!
+//! Left out is what would not be true here: `nv_pinned_memory_pool_*`, as there is no such pool, and `nv_gpu_*` and
+//! `nv_energy_consumption`, for which NVIDIA has an exporter of its own (DCGM) that tells them of the card whoever uses it.
 
 use super::exposition::{Samples, Shown};
+use super::host::Machine;
 
 /// One metric.
 pub struct Metric {
@@ -36,8 +40,21 @@ const fn of_cache(name: &'static str, help: &'static str, value: fn(&Shown) -> u
     }
 }
 
+const fn of_machine(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Machine) -> Option<f64>,
+) -> Metric {
+    Metric {
+        name,
+        kind: "gauge",
+        help,
+        samples: Samples::Machine(value),
+    }
+}
+
 /// In the order in which they are told.
-pub const METRICS: [Metric; 17] = [
+pub const METRICS: [Metric; 20] = [
     counter(
         "nv_inference_request_success",
         "Requests that got their answer, whatever their rows",
@@ -117,6 +134,21 @@ pub const METRICS: [Metric; 17] = [
         help: "How long loading took, warm-up included, in seconds",
         samples: Samples::Seconds(|model| model.load),
     },
+    of_machine(
+        "nv_cpu_utilization",
+        "The share of the time that the machine's cores were busy since this was last asked for, from 0 to 1",
+        |machine| machine.busy,
+    ),
+    of_machine(
+        "nv_cpu_memory_total_bytes",
+        "Memory of the machine, in bytes",
+        |machine| machine.memory.map(|bytes| bytes as f64),
+    ),
+    of_machine(
+        "nv_cpu_memory_used_bytes",
+        "Memory of the machine that programs have, in bytes",
+        |machine| machine.used.map(|bytes| bytes as f64),
+    ),
     Metric {
         name: "forebay_worker_batch_rows",
         kind: "histogram",
@@ -126,7 +158,7 @@ pub const METRICS: [Metric; 17] = [
     Metric {
         name: "forebay_worker_device",
         kind: "gauge",
-        help: "1 for the device that computes, and whether it is one that was fallen back to",
+        help: "1 for each device that computes, and whether it is one that was fallen back to",
         samples: Samples::Device,
     },
 ];

@@ -9,6 +9,7 @@
 //! leaves `max_batch_size` out gets batches wherever the graph allows them, where Triton would guess 4.
 
 mod ensemble;
+mod group;
 mod place;
 mod queue;
 mod sequence;
@@ -24,6 +25,8 @@ use serde_json::Value;
 use typed::Typed;
 
 pub use ensemble::EnsemblePlan;
+use group::Accelerator;
+pub use group::Instance;
 pub use sequence::{Control, SequencePlan, Signal, State, Switch};
 pub use warmup::{Filling, Warmup, With};
 
@@ -35,8 +38,7 @@ use crate::tensor::Datatype;
 const ROWS: usize = 32;
 
 /// Fields that change nothing here.
-const IGNORED: [&str; 7] = [
-    "optimization",
+const IGNORED: [&str; 6] = [
     "metric_tags",
     "model_metrics",
     "cc_model_filenames",
@@ -62,8 +64,10 @@ pub struct Config {
     pub outputs: Vec<Declared>,
     /// Which versions are served.
     pub versions: VersionPolicy,
-    /// How many run at once.
-    pub instances: usize,
+    /// Those that run at once; at least one.
+    pub instances: Vec<Instance>,
+    /// How those on cards use them.
+    pub accelerator: Accelerator,
     /// Threads of one instance; absent = a fair share of the machine's.
     pub threads: Option<usize>,
     /// The name of the graph's file.
@@ -172,8 +176,23 @@ fn parse(text: &str) -> Result<DynamicMessage, String> {
         let place = error.labels().and_then(|mut labels| labels.next());
         let place = place.map_or(whole.len(), |label| label.offset());
         let added = colons.iter().filter(|colon| **colon < place).count();
-        place::at(text, place - added, &error.to_string())
+        let problem = error.to_string();
+        let meant = meant(&problem).unwrap_or_default();
+        place::at(text, place - added, &format!("{problem}{meant}"))
     })
+}
+
+/// The nearest field of its message, where a field was found to be none.
+fn meant(problem: &str) -> Option<String> {
+    let mut quoted = problem.strip_prefix("field '")?.split('\'');
+    let (field, message) = (quoted.next()?, quoted.nth(1)?);
+    let table = descriptor().ok()?;
+    let message = table.parent_pool().get_message_by_name(message)?;
+    let edits = |known: &str| strsim::damerau_levenshtein(field, known);
+    let known = message.fields().map(|known| known.name().to_owned());
+    let near = known.min_by_key(|known| edits(known))?;
+    // A slip of the finger, not another word: a third of its letters at most.
+    (edits(&near) <= (field.len() / 3).max(1)).then(|| format!("; did you mean `{near}`"))
 }
 
 /// The fields of a configuration.
@@ -239,7 +258,7 @@ fn at_least(field: &str, value: i64, least: i64) -> String {
 mod tests {
     use super::*;
     use crate::batch::Overdue;
-    use crate::units::Seconds;
+    use crate::units::{Device, Seconds};
 
     const EVERYTHING: &str = r#"
         name: "m"
@@ -277,7 +296,7 @@ mod tests {
     fn what_is_heeded_arrives_and_what_is_not_is_named() {
         let config = read(EVERYTHING, "m").unwrap();
         assert_eq!(config.max_batch_size, Some(8));
-        assert_eq!((config.instances, config.threads), (3, Some(3)));
+        assert_eq!((config.instances.len(), config.threads), (3, Some(3)));
         assert_eq!(config.versions, VersionPolicy::Specific(vec![1, 3]));
         assert_eq!(config.file, "graph.onnx");
         let input = &config.inputs[0];
@@ -318,10 +337,66 @@ mod tests {
     #[test]
     fn a_file_that_says_nothing_leaves_everything_to_the_graph() {
         let config = read("", "m").unwrap();
-        assert_eq!((config.max_batch_size, config.instances), (None, 1));
+        assert_eq!(config.max_batch_size, None);
+        assert_eq!(config.instances, [Instance::default()]);
         assert_eq!(config.versions, VersionPolicy::Latest(1));
         assert_eq!(config.limits.rows, ROWS);
         assert!(config.warnings.is_empty());
+    }
+
+    #[test]
+    fn cards_are_read() {
+        let text = r#"
+            instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU count: 2 gpus: [ 1, 2 ] }, { kind: KIND_MODEL } ]
+            optimization {
+                graph { level: 1 }
+                execution_accelerators {
+                    gpu_execution_accelerator {
+                        name: "tensorrt"
+                        parameters { key: "precision_mode" value: "FP16" }
+                        parameters { key: "max_workspace_size_bytes" value: "1024" }
+                        parameters { key: "trt_engine_cache_enable" value: "1" }
+                    }
+                    cpu_execution_accelerator { name: "openvino" }
+                }
+            }"#;
+        let config = read(text, "m").unwrap();
+        let places: Vec<(Option<Device>, u32)> = config
+            .instances
+            .iter()
+            .map(|one| (one.device, one.card))
+            .collect();
+        let cuda = Some(Device::Cuda);
+        let (cpu, worker) = ((Some(Device::Cpu), 0), (None, 0));
+        assert_eq!(
+            places,
+            [cpu, (cuda, 1), (cuda, 1), (cuda, 2), (cuda, 2), worker]
+        );
+        assert!(config.accelerator.tensorrt);
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(
+            config.accelerator.options,
+            [
+                option("trt_max_workspace_size", "1024"),
+                option("trt_fp16_enable", "1"),
+                option("trt_engine_cache_enable", "1")
+            ]
+        );
+        assert_eq!(
+            config.warnings,
+            [
+                "graph of optimization is ignored",
+                "cpu_execution_accelerator is ignored"
+            ]
+        );
+        let listed = read("instance_group { gpus: 3 }", "m").unwrap().instances;
+        assert_eq!(
+            listed,
+            [Instance {
+                device: cuda,
+                card: 3
+            }]
+        );
     }
 
     #[test]
@@ -398,9 +473,13 @@ mod tests {
             ("input { dims: 1 }", "has no name"),
             ("input { name: \"a\" dims: -2 }", "a size of -2"),
             ("input { name: \"a\" data_type: TYPE_FP31 }", "TYPE_FP31"),
-            ("instance_group { kind: KIND_GPU }", "KIND_GPU"),
-            ("instance_group { count: 65 }", "65 instances"),
+            ("instance_group { count: 65 }", "more than 64 instances"),
             ("instance_group { count: -1 }", "count: -1"),
+            ("instance_group { gpus: [ 0, -1 ] }", "gpus: -1"),
+            (
+                "optimization { execution_accelerators { gpu_execution_accelerator { name: \"trt\" } } }",
+                "\"trt\"; expected \"cuda\" or",
+            ),
             (
                 "sequence_batching { control_input { name: \"START\" control { kind: CONTROL_SEQUENCE_START } } }",
                 "control_input \"START\": expected one of int32_false_true",
@@ -497,7 +576,8 @@ mod tests {
         for (text, place) in [
             (
                 "name: \"m\"\nmax_batch_sise: 4",
-                "line 2, column 1: field 'max_batch_sise' not found",
+                "line 2, column 1: field 'max_batch_sise' not found for message 'inference.ModelConfig'; did you mean \
+                 `max_batch_size`, in",
             ),
             (
                 "input [ { name: \"a\" }, { name: \"b\" dims [ 1 ] dimms: 1 } ]",
@@ -520,6 +600,8 @@ mod tests {
             let said = read(text, "m").unwrap_err();
             assert!(said.starts_with(place), "{place:?} does not begin {said:?}");
         }
+        let far = read("colour: 4", "m").unwrap_err();
+        assert!(!far.contains("did you mean"), "{far}");
         let said = read("max_batch_sise: 4 # four", "m").unwrap_err();
         assert!(said.ends_with("in `max_batch_sise: 4 # four`"), "{said}");
     }

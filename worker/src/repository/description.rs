@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::config::EnsemblePlan;
 use super::step::{self, Step};
-use crate::units::{Activation, Pooling};
+use crate::units::{Activation, Device, Pooling};
 
 /// What a model is for.
 #[derive(Debug, PartialEq)]
@@ -55,6 +55,10 @@ pub struct Description {
     pub engine: Engine,
     /// What it is for.
     pub kind: Kind,
+    /// What computes it; absent = what the worker says.
+    pub device: Option<Device>,
+    /// Whether the CPU may stand in for a card; absent = what the worker says.
+    pub fallback: Option<bool>,
     /// The batches that it runs before it is ready, in rows.
     pub warmup: Vec<usize>,
 }
@@ -77,6 +81,8 @@ pub enum Engine {
 struct Typed {
     engine: Option<String>,
     kind: Option<String>,
+    device: Option<String>,
+    fallback: Option<String>,
     tokenizer: Option<PathBuf>,
     pooling: Option<String>,
     normalize: Option<bool>,
@@ -122,10 +128,21 @@ fn describe(mut typed: Typed, folder: &Path) -> Result<Description, String> {
     if let Some(rows) = warmup.iter().find(|rows| !(1..=WARM_ROWS).contains(*rows)) {
         return Err(format!("warmup: {rows} rows; expected 1 to {WARM_ROWS}"));
     }
+    let device = typed.device.take().map(|name| {
+        let allowed = "\"cpu\", \"cuda\" or \"tensorrt\"";
+        Device::from_name(&name).ok_or_else(|| one_of("device", &name, allowed))
+    });
+    let fallback = typed.fallback.take().map(|name| match name.as_str() {
+        "cpu" => Ok(true),
+        "none" => Ok(false),
+        other => Err(one_of("fallback", other, "\"cpu\" or \"none\"")),
+    });
     let (engine, kind) = check(typed, folder)?;
     Ok(Description {
         engine,
         kind,
+        device: device.transpose()?,
+        fallback: fallback.transpose()?,
         warmup,
     })
 }

@@ -20,15 +20,15 @@ use std::time::UNIX_EPOCH;
 
 use config::Runs;
 pub use config::{
-    Config, Control, Declared, EnsemblePlan, Filling, SequencePlan, Signal, State, Switch, Warmup,
-    With, encode,
+    Config, Control, Declared, EnsemblePlan, Filling, Instance, SequencePlan, Signal, State,
+    Switch, Warmup, With, encode,
 };
 use description::Description;
 pub use description::{Classifier, Embedding, Engine, Kind};
 pub use rest::{Change, Watch, fingerprints};
 pub use step::Step;
 
-use crate::units::ModelName;
+use crate::units::{Device, ModelName};
 
 /// What the values of outputs stand for, by the outputs' names.
 pub type Labels = BTreeMap<String, Vec<String>>;
@@ -44,6 +44,10 @@ pub struct ModelPlan {
     pub engine: Engine,
     /// What it is for.
     pub kind: Kind,
+    /// What computes it where its configuration leaves that open; absent = what the worker says.
+    pub device: Option<Device>,
+    /// Whether the CPU may stand in for a card; absent = what the worker says.
+    pub fallback: Option<bool>,
     /// How it is served.
     pub config: Config,
     /// What the values of its outputs stand for.
@@ -115,6 +119,8 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
     let Description {
         engine,
         kind,
+        device,
+        fallback,
         warmup,
     } = description::read(folder)?;
     let text = match fs::read_to_string(folder.join("config.pbtxt")) {
@@ -128,6 +134,7 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
     if runs != Runs::Graph && kind != Kind::Tensor {
         return Err("model.toml: kind: what has no graph takes and gives tensors only".into());
     }
+    agree(device, &config)?;
     let engine = runs_on(engine, runs, folder, &text)?;
     if matches!(engine, Engine::Ensemble(_)) && !warmup.is_empty() {
         let problem = "model.toml: warmup: an ensemble runs nothing itself; warm its members up";
@@ -147,6 +154,8 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
         versions,
         engine,
         kind,
+        device,
+        fallback,
         labels: labels(folder, &config)?,
         config,
         warmup,
@@ -167,6 +176,25 @@ fn runs_on(described: Engine, runs: Runs, folder: &Path, text: &str) -> Result<E
             Err("model.toml and config.pbtxt each say what runs the model; one may".into())
         }
     }
+}
+
+/// Refuses a `model.toml` and a `config.pbtxt` that name different devices.
+fn agree(described: Option<Device>, config: &Config) -> Result<(), String> {
+    let Some(described) = described else {
+        return Ok(());
+    };
+    let on_card = |device: Device| device != Device::Cpu;
+    let mut configured = config.instances.iter().filter_map(|one| one.device);
+    if !configured.any(|device| on_card(device) != on_card(described)) {
+        return Ok(());
+    }
+    let kind = match described {
+        Device::Cpu => "KIND_GPU",
+        Device::Cuda | Device::TensorRt => "KIND_CPU",
+    };
+    Err(format!(
+        "model.toml says device = \"{described}\", and config.pbtxt's instance_group {kind}; leave one of them out"
+    ))
 }
 
 /// The labels of every output that has a file of them.
@@ -314,13 +342,20 @@ mod tests {
                 "h/config.pbtxt",
                 "version_policy { specific { versions: 2 } }",
             ),
+            ("i/1/model.onnx", ""),
+            ("i/model.toml", "device = \"cuda\""),
+            ("i/config.pbtxt", "instance_group { kind: KIND_CPU }"),
+            ("j/1/model.onnx", ""),
+            ("j/model.toml", "device = \"gpu\""),
+            ("k/1/model.onnx", ""),
+            ("k/model.toml", "fallback = \"cuda\""),
             ("well/1/model.onnx", ""),
             (".hidden/x", ""),
         ]);
         let found = scan(models.path()).unwrap();
         let problems: Vec<String> = found.into_values().filter_map(Result::err).collect();
         let said = problems.join("\n");
-        assert_eq!(problems.len(), 8, "{said}");
+        assert_eq!(problems.len(), 11, "{said}");
         for words in [
             "has no version folder",
             "has no 1/model.onnx",
@@ -330,6 +365,9 @@ mod tests {
             "models of kind = \"embedding\"",
             "max_batch_sise",
             "none of its versions",
+            "instance_group KIND_CPU; leave one",
+            "expected \"cpu\", \"cuda\" or \"tensorrt\"",
+            "fallback = \"cuda\": expected \"cpu\"",
         ] {
             assert!(said.contains(words), "{words:?} is missing in {said}");
         }

@@ -10,9 +10,10 @@ use crate::observe::Spans;
 use crate::tensor::Tensor;
 use crate::units::Seconds;
 
-/// The thread: waits for a batch, runs it, until told to stop and nothing waits.
-pub fn work(shared: &Shared, mut engine: Box<dyn Engine>, batches: bool) {
-    while let Some((batch, ticket)) = next_batch(shared) {
+/// The thread of the instance of this number: waits for a batch, runs it, until told to stop and nothing waits.
+pub fn work(shared: &Shared, number: usize, mut engine: Box<dyn Engine>, batches: bool) {
+    let halt = engine.halt();
+    while let Some((batch, ticket)) = next_batch(shared, number) {
         let wanted = |item: &Item<Job>| !item.load.reply.is_closed();
         let batch: Vec<Item<Job>> = batch.into_iter().filter(wanted).collect();
         let mut held = Vec::new();
@@ -21,7 +22,17 @@ pub fn work(shared: &Shared, mut engine: Box<dyn Engine>, batches: bool) {
             None => answer_to(job, outcome),
         };
         if !batch.is_empty() {
-            run(shared, engine.as_mut(), batch, batches, &mut give);
+            let ran = run(shared, engine.as_mut(), batch, batches, &mut give);
+            // How long it took until it was ended says nothing of how fast the engine is.
+            if !halt.pulled() {
+                let Took {
+                    rows,
+                    work,
+                    items,
+                    span,
+                } = ran;
+                shared.state.lock().batcher.ran(rows, work, items, span);
+            }
         }
         if let Some(ticket) = ticket {
             shared.release(ticket, held);
@@ -29,32 +40,49 @@ pub fn work(shared: &Shared, mut engine: Box<dyn Engine>, batches: bool) {
     }
 }
 
-/// Runs a batch and takes note of how long it took.
+/// What a batch was and how long it took.
+struct Took {
+    rows: usize,
+    work: usize,
+    items: usize,
+    span: Seconds,
+}
+
+/// Runs a batch.
 fn run(
     shared: &Shared,
     engine: &mut dyn Engine,
     batch: Vec<Item<Job>>,
     batches: bool,
     give: &mut dyn FnMut(Job, Result<Ran, Fault>),
-) {
+) -> Took {
     let rows: usize = batch.iter().map(|item| item.rows).sum();
     let work = batch.iter().map(|item| item.work).sum();
     let items = batch.len();
     tracing::debug!(items, rows, "a batch begins");
     let start = shared.clock.now();
     run_batch(shared, engine, batch, batches, give);
-    let took = shared.clock.now() - start;
-    shared.state.lock().batcher.ran(rows, work, items, took);
+    Took {
+        rows,
+        work,
+        items,
+        span: shared.clock.now() - start,
+    }
 }
 
 /// What to run next, with its ticket where answers leave in order; `None` = nothing, ever.
-fn next_batch(shared: &Shared) -> Option<(Vec<Item<Job>>, Option<u64>)> {
+fn next_batch(shared: &Shared, number: usize) -> Option<(Vec<Item<Job>>, Option<u64>)> {
     let mut state = shared.state.lock();
     loop {
         let now = shared.clock.now();
         shared.expire(&mut state, now);
         match state.batcher.next(now) {
-            Next::Run(batch) => return Some((batch, state.order.as_mut().map(Order::take))),
+            Next::Run(batch) => {
+                let run = &mut state.runs[number];
+                run.halt.rearm();
+                run.clients = batch.iter().map(|item| item.load.client.clone()).collect();
+                return Some((batch, state.order.as_mut().map(Order::take)));
+            }
             Next::WaitUntil(then) => {
                 shared.wake.wait_for(&mut state, (then - now).to_duration());
             }
@@ -90,8 +118,11 @@ fn run_batch(
         return;
     }
     for item in batch {
-        let outcome = run_alone(shared, engine, &item, batches);
-        give(item.load, outcome);
+        // Whoever has left since needs no run of its own.
+        if item.load.client.strong_count() > 0 {
+            let outcome = run_alone(shared, engine, &item, batches);
+            give(item.load, outcome);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::ensemble::{Graph, Member};
 use crate::line::{App, Ensemble, Model, Work};
 use crate::repository::{Engine, EnsemblePlan, Labels, ModelPlan};
-use crate::serve::load::{CPU, Loader, platform};
+use crate::serve::load::{Loader, platform};
 use crate::units::ModelName;
 
 /// The ensembles that are wanted.
@@ -172,7 +172,7 @@ fn make(wanted: &Wanted, plan: &ModelPlan, app: &App, loader: &Loader) -> Result
         most_rows: Some(described.most_rows),
         labels,
         document: plan.config.document.clone(),
-        device: CPU,
+        placements: Vec::new(),
         load: loader.clock.now() - start,
         tally: app.ledger.tally(&plan.name, version),
         keeping: loader.keeping(plan),

@@ -1,32 +1,36 @@
 //! From a model's plan to a model that answers.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once};
 
 use ort::environment::Environment;
 
 use crate::batch::Limits;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::engine::Engine;
 use crate::engine::declared::View;
 use crate::engine::echo::Echo;
-use crate::engine::library;
 use crate::engine::onnx::Onnx;
+use crate::engine::provider::{Means, Unloaded};
 use crate::engine::step::BuiltIn;
-use crate::line::{Classifier, Device, Embedder, Keeping, Model, Platform, Sequencer, Work};
+use crate::engine::{Engine, Placement, library, wheels};
+use crate::line::{Classifier, Embedder, Keeping, Model, Platform, Sequencer, Work};
 use crate::observe::Ledger;
-use crate::repository::{self, Found, Kind, ModelPlan, VersionPlan};
+use crate::repository::{self, Found, Instance, Kind, ModelPlan, VersionPlan};
 use crate::runner::Runner;
 use crate::serve::warm_up::{first_states, warm_up};
 use crate::serve::{Control, Settings, Stop};
 use crate::tensor::Signature;
-use crate::units::Seconds;
+use crate::units::{Device, Seconds};
 
 /// What every model is loaded with.
 pub struct Loader {
     /// Absent when no model that was found at the start needs a library, and none was named.
-    environment: Option<Environment>,
+    library: Option<Library>,
+    /// What computes where a model says nothing of it.
+    device: Device,
+    /// Whether the CPU may stand in for a card where a model says nothing of it.
+    fallback: bool,
     /// The machine's threads, shared out among a model's instances.
     threads: usize,
     pub(super) clock: Clock,
@@ -34,11 +38,13 @@ pub struct Loader {
     cache: Option<Arc<Cache>>,
 }
 
-/// The one device of this version.
-pub const CPU: Device = Device {
-    name: "cpu",
-    fallback: false,
-};
+/// ONNX Runtime.
+struct Library {
+    environment: Environment,
+    path: PathBuf,
+    /// What cards need beside it is opened once, when the first of them is asked for.
+    cards: Once,
+}
 
 /// The models and the library, or everything that is wrong with either. A folder without graphs needs no library.
 pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Stop> {
@@ -67,13 +73,20 @@ pub fn prepare(settings: &Settings, clock: Clock) -> Result<(Found, Loader), Sto
     }
     match (found, environment) {
         (Ok(found), Ok(environment)) if problems.is_empty() => {
-            if let Some((_, path)) = &environment {
+            let library = environment.map(|(environment, path)| {
                 // A link's target carries the version in its name.
-                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                let path = std::fs::canonicalize(&path).unwrap_or(path);
                 tracing::info!(library = %path.display(), "ONNX Runtime loaded");
-            }
+                Library {
+                    environment,
+                    path,
+                    cards: Once::new(),
+                }
+            });
             let loader = Loader {
-                environment: environment.map(|(environment, _)| environment),
+                library,
+                device: settings.device,
+                fallback: settings.fallback,
                 threads: settings.threads,
                 clock,
                 cache: (settings.cache > 0).then(|| Arc::new(Cache::new(settings.cache))),
@@ -106,8 +119,10 @@ impl Loader {
     ) -> Result<Model, String> {
         let start = self.clock.now();
         let config = &plan.config;
-        let engines = (0..config.instances).map(|_| self.engine(plan, version.graph.as_ref()));
-        let mut engines = engines.collect::<Result<Vec<_>, String>>()?;
+        let instances = config.instances.iter();
+        let engines = instances.map(|one| self.engine(plan, version.graph.as_deref(), *one));
+        let engines = engines.collect::<Result<Vec<_>, String>>()?;
+        let (mut engines, placements): (Vec<_>, Vec<_>) = engines.into_iter().unzip();
         let Some(first) = engines.first_mut() else {
             return Err("instance_group: no instance".into());
         };
@@ -135,7 +150,7 @@ impl Loader {
         tracing::info!(
             model = plan.name.as_str(),
             version = version.version,
-            instances = config.instances,
+            instances = config.instances.len(),
             batches,
             "loaded"
         );
@@ -148,7 +163,7 @@ impl Loader {
             most_rows: config.max_batch_size,
             labels: plan.labels.clone(),
             document: config.document.clone(),
-            device: CPU,
+            placements,
             load: self.clock.now() - start,
             keeping: self.keeping(plan),
             tally,
@@ -195,30 +210,84 @@ impl Loader {
         })
     }
 
-    /// One instance of a model.
+    /// One instance of a model, and where it is.
     pub fn engine(
         &self,
         plan: &ModelPlan,
-        graph: Option<&PathBuf>,
-    ) -> Result<Box<dyn Engine>, String> {
+        graph: Option<&Path>,
+        instance: Instance,
+    ) -> Result<(Box<dyn Engine>, Placement), String> {
         let config = &plan.config;
-        let share = (self.threads / config.instances).max(1);
-        let threads = config.threads.unwrap_or(share);
-        let engine: Box<dyn Engine> = match (&plan.engine, graph, &self.environment) {
-            (repository::Engine::Step(step), ..) => Box::new(BuiltIn::open(step)?),
-            (_, None, _) => Box::new(Echo::new()),
-            (_, Some(graph), Some(environment)) => {
-                Box::new(Onnx::load(environment, graph, threads)?)
+        let (engine, placement): (Box<dyn Engine>, _) = match (&plan.engine, graph) {
+            (repository::Engine::Step(step), _) => {
+                (Box::new(BuiltIn::open(step)?), Placement::default())
             }
-            (_, Some(_), None) => {
-                return Err(
-                    "the worker was started without ONNX Runtime's library, which no model needed \
-                     then; start it again"
-                        .into(),
-                );
+            (_, None) => (Box::new(Echo::new()), Placement::default()),
+            (_, Some(graph)) => {
+                let (engine, placement) = self.session(plan, graph, self.means(plan, instance))?;
+                (Box::new(engine), placement)
             }
         };
-        Ok(Box::new(View::fit(engine, config)?))
+        Ok((Box::new(View::fit(engine, config)?), placement))
+    }
+
+    /// What an instance is to compute by: what it asks for itself, else its model, else the worker.
+    fn means(&self, plan: &ModelPlan, instance: Instance) -> Means {
+        let config = &plan.config;
+        let share = (self.threads / config.instances.len().max(1)).max(1);
+        let threads = config.threads.unwrap_or(share);
+        let asked = plan.device.unwrap_or(self.device);
+        let tensorrt = config.accelerator.tensorrt || asked == Device::TensorRt;
+        let device = match instance.device.unwrap_or(asked) {
+            Device::Cpu => return Means::cpu(threads),
+            Device::Cuda | Device::TensorRt if tensorrt => Device::TensorRt,
+            Device::Cuda | Device::TensorRt => Device::Cuda,
+        };
+        Means {
+            threads,
+            device,
+            card: instance.card,
+            options: config.accelerator.options.clone(),
+        }
+    }
+
+    /// A session by these means, or by the CPU's where it may stand in.
+    fn session(
+        &self,
+        plan: &ModelPlan,
+        graph: &Path,
+        means: Means,
+    ) -> Result<(Onnx, Placement), String> {
+        let Some(library) = &self.library else {
+            return Err(
+                "the worker was started without ONNX Runtime's library, which no model needed then; start it again"
+                    .into(),
+            );
+        };
+        if means.device != Device::Cpu {
+            library.cards.call_once(|| {
+                let opened = wheels::preload(&library.path);
+                tracing::info!(opened, "NVIDIA's libraries beside ONNX Runtime's");
+            });
+        }
+        let mut placement = Placement {
+            device: means.device,
+            card: means.card,
+            refused: None,
+        };
+        let loaded = match Onnx::load(&library.environment, graph, &means) {
+            Err(Unloaded::Refused(why)) if plan.fallback.unwrap_or(self.fallback) => {
+                tracing::warn!(model = plan.name.as_str(), "computes on the CPU: {why}");
+                placement = Placement {
+                    refused: Some(format!("computes on the CPU: {why}")),
+                    ..Placement::default()
+                };
+                Onnx::load(&library.environment, graph, &Means::cpu(means.threads))
+            }
+            loaded => loaded,
+        };
+        let engine = loaded.map_err(|problem| problem.to_string())?;
+        Ok((engine, placement))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, there_are};
 use crate::line::App;
 use crate::repository::{self, Engine, Found, ModelPlan};
 use crate::serve::ensembles::Ensembles;
@@ -166,9 +166,8 @@ impl Stock {
             return Ok(());
         }
         let there: Vec<&str> = names.iter().map(ModelName::as_str).collect();
-        let there = there.join(", ");
-        let problem =
-            format!("there is no model `{name}` in the models folder; there are: {there}");
+        let there = there_are(&there);
+        let problem = format!("there is no model `{name}` in the models folder; {there}");
         Err(Fault::new(Kind::ModelNotFound, problem))
     }
 }

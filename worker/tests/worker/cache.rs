@@ -121,3 +121,27 @@ fn when_the_one_who_computes_leaves_another_does() {
     let (hits, misses, _) = told(&worker, "slow");
     assert_eq!((hits, misses), (1, 1));
 }
+
+#[test]
+fn no_more_wait_for_another_than_may_wait_in_line() {
+    let models = tempfile::tempdir().unwrap();
+    put_slow(models.path());
+    let policy = "dynamic_batching { default_queue_policy { max_queue_size: 1 } }";
+    configure(models.path(), "slow", &format!("{CACHED} {policy}"));
+    let worker = Worker::start(models.path());
+    let request = slow_request(2500);
+    let path = "/v2/models/slow/infer";
+    let begin = || worker.begin("POST", path, &[], request.as_bytes());
+    let first = begin();
+    let waits = r#"nv_inference_pending_request_count{model="slow",version="1"} 1"#;
+    let second = begin();
+    until("one waits for the other", || {
+        worker.metrics().contains(waits)
+    });
+    let third = worker.post(path, &request);
+    assert_eq!(third.status, 503, "{third:?}");
+    assert!(third.header("retry-after").is_some());
+    assert_eq!(first.finish().status, 200);
+    assert_eq!(second.finish().status, 200);
+    assert_eq!(told(&worker, "slow").2, 1, "computed once");
+}

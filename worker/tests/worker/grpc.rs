@@ -63,3 +63,30 @@ fn the_worker_ends_a_call_at_its_deadline_by_itself() {
     assert_eq!(whole.header("grpc-status"), None, "{whole:?}");
     assert!(whole.body.contains("mean"), "{whole:?}");
 }
+
+#[test]
+fn a_call_that_can_not_be_read_is_its_clients_mistake() {
+    let (_models, worker) = everything();
+    let ask = |frame: &[u8]| {
+        let path = "/inference.GRPCInferenceService/ModelInfer";
+        let headers = ["content-type: application/grpc", "te: trailers"];
+        send_to(&worker.grpc, "POST", path, &headers, frame).finish()
+    };
+    for (what, frame) in [
+        ("no protobuf", &b"\0\0\0\0\x03\xff\xff\xff"[..]),
+        ("cut short", b"\0\0\0\0\x09\x0a\x04pl"),
+        ("an odd flag", b"\x07\0\0\0\0"),
+        ("compressed by nothing", b"\x01\0\0\0\0"),
+        ("no message", b""),
+    ] {
+        let answer = ask(frame);
+        assert_eq!(
+            answer.header("grpc-status"),
+            Some("3"),
+            "{what}: {answer:?}"
+        );
+        let said = answer.header("grpc-message").unwrap();
+        assert!(said.starts_with("the%20call%20can"), "{said}");
+    }
+    run_client("triton_grpc_unread.py", &worker.grpc);
+}

@@ -8,10 +8,13 @@
 
 mod bench;
 mod cache;
+mod card;
+mod devices;
 mod embeddings;
 mod ensembles;
 mod grpc;
 mod kserve;
+mod leaving;
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod perf_analyzer;
@@ -22,4 +25,5 @@ mod sequences;
 mod settings;
 mod statistics;
 mod support;
+mod voice;
 mod warm_up;

@@ -38,8 +38,8 @@ fn wrong_arguments_exit_2_and_are_named() {
             "--gprc",
         ),
         (
-            &["serve", "--models", "x", "--device", "cuda"],
-            "not in this version",
+            &["serve", "--models", "x", "--device", "gpu"],
+            "expected \"cpu\", \"cuda\" or",
         ),
         (&["serve", "--models", "x", "--threads", "0"], "--threads"),
         (&["serve", "--models", "x", "--http", "nowhere"], "--http"),
@@ -114,6 +114,18 @@ fn a_port_in_use_exits_1_and_is_named() {
         let (code, said) = run(&arguments);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains(&format!("{flag} {address}")), "{said}");
+    }
+}
+
+#[test]
+fn shells_are_told_what_completes_it() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = command(&["completions", shell]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["forebay-worker", "serve", "model-control"] {
+            assert!(script.contains(word), "{shell}: {word} is missing");
+        }
     }
 }
 

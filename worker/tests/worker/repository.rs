@@ -53,6 +53,26 @@ fn tritonclient_is_content_with_the_repository() {
 }
 
 #[test]
+fn odd_names_in_paths_are_told_in_json() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    let worker = Worker::start(models.path());
+    for path in ["/v2/repository/models/%ff/load", "/v2/models/%ff/infer"] {
+        let answer = worker.post(path, "{}");
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let said = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!(said.contains("UTF-8"), "{said}");
+    }
+    let answer = worker.get("/v1/models/%ff");
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert_eq!(answer.json()["error"]["code"], "bad_request");
+    let unloaded = worker.post("/v2/repository/models/plus/unload", "");
+    assert_eq!(unloaded.status, 200, "{unloaded:?}");
+    let said = worker.get("/v2/models/plus").body;
+    assert!(said.contains("is served here; there are none"), "{said}");
+}
+
+#[test]
 fn a_configuration_narrows_and_reshapes_what_clients_see() {
     let models = tempfile::tempdir().unwrap();
     put(models.path(), "add", adder(1.0));
@@ -109,6 +129,18 @@ fn a_bad_model_is_named_and_stops_no_other() {
         .output("y", Type::Float, &["1", "2"]);
     put(models.path(), "fixed", fixed);
     configure(models.path(), "fixed", "max_batch_size: 4");
+    let axes = ["batch", "2"];
+    let two = Graph::default()
+        .node("Add", &["x", "w"], &["y"])
+        .input("x", Type::Float, &axes)
+        .input("w", Type::Float, &axes)
+        .output("y", Type::Float, &axes);
+    put(models.path(), "less", two);
+    configure(
+        models.path(),
+        "less",
+        "input { name: \"x\" dims: 2 } max_batch_size: 1",
+    );
     let worker = Worker::start(models.path());
     assert_eq!(worker.get("/v2/health/ready").status, 200);
     assert_eq!(worker.get("/v2/models/plus/ready").status, 200);
@@ -117,8 +149,9 @@ fn a_bad_model_is_named_and_stops_no_other() {
         ("axes", "does not fit the graph's [-1, 2]"),
         ("fixed", "expected -1 first"),
         ("kind", "`x` is FP32 in the graph"),
-        ("other", "leaves out the graph's input `x`"),
-        ("typo", "max_batch_sise"),
+        ("less", "leaves out the graph's input `w`"),
+        ("other", "the graph has no input `z`; there are: x"),
+        ("typo", "did you mean `max_batch_size`"),
     ];
     for (name, words) in reasons {
         let entry = index

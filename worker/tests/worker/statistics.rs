@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::models::{configure, put_embedding, put_plus, put_slow, slow_request};
-use crate::support::{Worker, run_client, until, wire};
+use crate::support::{Worker, run_client, send_to, until, wire};
 
 const PLUS: &str = "/v2/models/plus/infer";
 const SLOW: &str = "/v2/models/slow/infer";
@@ -243,6 +243,12 @@ fn metrics_have_the_names_that_dashboards_for_triton_use() {
     }
     let device = r#"forebay_worker_device{model="plus",version="1",device="cpu",fallback="false"}"#;
     assert_eq!(metric(&text, device), 1.0);
+    assert!(metric(&text, "nv_cpu_memory_total_bytes") > 0.0, "{text}");
+    for (path, status) in [("/", 200), ("/metrica", 404)] {
+        let answer = send_to(&worker.metrics, "GET", path, &[], b"").finish();
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.body, "metrics are at /metrics\n");
+    }
     assert_eq!(
         worker.get("/metrics").status,
         404,

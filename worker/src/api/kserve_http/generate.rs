@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use super::{Target, refusal, request};
 use crate::api::json_tensor::{Cells, Flat};
 use crate::api::parameters;
+use crate::api::path::Path;
 use crate::fault::{Fault, Kind};
 use crate::line::{App, Form, InferRequest, Model, Named, Output};
 use crate::tensor::{Elements, Tensor, TensorSpec};

@@ -6,15 +6,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ensemble::TypedEnsemble;
+use super::group::{TypedGroup, TypedOptimization, accelerator, instances};
 use super::queue::{TypedBatching, limits};
 use super::sequence::TypedSequence;
 use super::warmup::TypedWarmup;
 use super::{Config, Declared, Runs, VersionPolicy, at_least};
 use crate::repository::step::Settings;
 use crate::tensor::Datatype;
-
-/// The most instances of one model: each is a thread and a session of its own.
-const INSTANCES: usize = 64;
 
 /// The backend of what needs no graph.
 const BUILT_IN: &str = "forebay";
@@ -34,6 +32,7 @@ pub struct Typed {
     output: Vec<TypedTensor>,
     version_policy: TypedVersions,
     instance_group: Vec<TypedGroup>,
+    optimization: TypedOptimization,
     dynamic_batching: Option<TypedBatching>,
     sequence_batching: Option<TypedSequence>,
     ensemble_scheduling: Option<TypedEnsemble>,
@@ -88,16 +87,6 @@ struct TypedSpecific {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct TypedGroup {
-    kind: Option<String>,
-    count: i64,
-    gpus: Vec<i64>,
-    passive: bool,
-    rate_limiter: Option<Value>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
 struct TypedParameter {
     string_value: String,
 }
@@ -124,11 +113,12 @@ impl Typed {
             .map(|size| usize::try_from(size).map_err(|_| at_least("max_batch_size", size, 0)))
             .transpose()?;
         let instances = instances(&self.instance_group, &mut warnings)?;
+        let accelerator = accelerator(self.optimization, &mut warnings)?;
         let threads = threads(&self.parameters)?;
         let batching = self.sequence_batching.as_ref().map(TypedSequence::batching);
         let limits = limits(self.dynamic_batching.or(batching), max_batch_size)?;
         let sequence = self.sequence_batching;
-        let sequence = sequence.map(|typed| typed.check(instances, limits.rows));
+        let sequence = sequence.map(|typed| typed.check(instances.len(), limits.rows));
         let sequence = sequence.transpose()?;
         if sequence.is_some() && self.response_cache.enable {
             return Err(
@@ -170,6 +160,7 @@ impl Typed {
             sequence,
             versions: self.version_policy.check()?,
             instances,
+            accelerator,
             threads,
             file: graph_file(self.default_model_filename)?,
             limits,
@@ -285,32 +276,6 @@ pub fn datatype(name: Option<&str>) -> Option<Datatype> {
         "TYPE_STRING" => Some(Datatype::Bytes),
         other => Datatype::from_name(other.trim_start_matches("TYPE_")),
     }
-}
-
-fn instances(groups: &[TypedGroup], warnings: &mut Vec<String>) -> Result<usize, String> {
-    let mut sum = 0;
-    for group in groups {
-        if group.kind.as_deref() == Some("KIND_GPU") {
-            return Err(
-                "instance_group: KIND_GPU, and this version computes on the CPU only".into(),
-            );
-        }
-        let count = usize::try_from(group.count).map_err(|_| at_least("count", group.count, 1))?;
-        sum += count.max(1);
-        let ignored = [
-            ("gpus", !group.gpus.is_empty()),
-            ("passive", group.passive),
-            ("rate_limiter", group.rate_limiter.is_some()),
-        ];
-        let given = ignored.iter().filter(|(_, given)| *given);
-        warnings.extend(given.map(|(field, _)| format!("{field} of instance_group is ignored")));
-    }
-    if sum > INSTANCES {
-        return Err(format!(
-            "instance_group: {sum} instances; at most {INSTANCES} are run"
-        ));
-    }
-    Ok(sum.max(1))
 }
 
 /// The name of the graph's file.

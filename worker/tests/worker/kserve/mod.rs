@@ -90,6 +90,7 @@ fn server_and_model_describe_themselves() {
             {"name": "a", "datatype": "FP32", "shape": [-1, 2]},
             {"name": "b", "datatype": "FP32", "shape": [-1, 2]},
         ],
+        "parameters": {"device": "cpu", "fallback": false},
         "outputs": [
             {"name": "sum", "datatype": "FP32", "shape": [-1, 2]},
             {"name": "difference", "datatype": "FP32", "shape": [-1, 2]},

@@ -143,6 +143,22 @@ pub fn put_slow(models: &Path) {
     put(models, "slow", graph);
 }
 
+/// Multiplies n-by-n matrices a thousand times over: for `n` = 2000 minutes, in steps of less than a second.
+pub fn put_endless(models: &Path) {
+    let mut graph = Graph::default()
+        .node_with("Concat", &["n", "n"], &["shape"], &[("axis", 0)])
+        .node("ConstantOfShape", &["shape"], &["m0"]);
+    for step in 0..1000 {
+        let (before, after) = (format!("m{step}"), format!("m{}", step + 1));
+        graph = graph.node("MatMul", &[&before, "m0"], &[&after]);
+    }
+    let graph = graph
+        .node_with("ReduceMean", &["m1000"], &["mean"], &[("keepdims", 0)])
+        .input("n", Type::Int64, &["1"])
+        .output("mean", Type::Float, &[]);
+    put(models, "endless", graph);
+}
+
 /// `y` = `x` plus one of three positions each: fails on a longer `x`, though its axis takes any size.
 pub fn put_positions(models: &Path) {
     let graph = Graph::default()

@@ -1,0 +1,135 @@
+//! What computes: told a card, a worker never serves from the CPU in silence. Here ONNX Runtime is the one for CPUs, so that
+//! every card is refused; `worker/gpu-check` tries the same where there is one.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::models::{configure, put_plus};
+use crate::support::{Worker, command, library, run_client};
+
+const CARDS: [&str; 2] = ["cuda", "tensorrt"];
+const NOT_IN: &str = "execution provider is not enabled in this build";
+
+/// Serves these models, expects to be refused, and gives what was said.
+fn refused(models: &Path, arguments: &[&str]) -> String {
+    let mut serve = command(&["serve", "--models", models.to_str().unwrap()]);
+    serve.args(["--http", "127.0.0.1:0", "--onnxruntime"]);
+    let output = serve.arg(library()).args(arguments).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    said
+}
+
+fn describe(models: &Path, toml: &str) {
+    fs::write(models.join("plus/model.toml"), toml).unwrap();
+}
+
+fn plus() -> tempfile::TempDir {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    models
+}
+
+#[test]
+fn a_card_that_can_not_be_had_is_refused_with_the_way_out() {
+    let models = plus();
+    for card in CARDS {
+        let said = refused(models.path(), &["--device", card]);
+        let wanted = format!("\"{card}\" was wanted");
+        for words in [&wanted, NOT_IN, "onnxruntime-gpu", "as fallback"] {
+            assert!(said.contains(words), "{words:?} is missing in {said}");
+        }
+    }
+}
+
+#[test]
+fn a_model_asks_for_a_card_by_either_file_and_its_neighbours_are_served() {
+    let tensorrt = "optimization { execution_accelerators { gpu_execution_accelerator { name: \"tensorrt\" } } }";
+    let on_card = "instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]";
+    for (toml, config, device) in [
+        ("device = \"cuda\"", "", "cuda"),
+        ("device = \"tensorrt\"", "", "tensorrt"),
+        ("device = \"cuda\"", tensorrt, "tensorrt"),
+        ("", on_card, "cuda"),
+        (
+            "device = \"tensorrt\"",
+            "instance_group { kind: KIND_GPU }",
+            "tensorrt",
+        ),
+    ] {
+        let models = plus();
+        describe(models.path(), toml);
+        configure(models.path(), "plus", config);
+        let said = refused(models.path(), &[]);
+        let wanted = format!("\"{device}\" was wanted");
+        assert!(said.contains(&wanted), "{toml} {config}: {said}");
+    }
+    let models = plus();
+    fs::rename(models.path().join("plus"), models.path().join("other")).unwrap();
+    put_plus(models.path());
+    describe(models.path(), "device = \"cuda\"");
+    let worker = Worker::start(models.path());
+    let index = worker.post("/v2/repository/index", "").json();
+    assert_eq!(index[0]["state"], "READY");
+    assert_eq!(index[1]["state"], "UNAVAILABLE");
+    let reason = index[1]["reason"].as_str().unwrap();
+    assert!(reason.contains(NOT_IN), "{reason}");
+}
+
+#[test]
+fn the_cpu_stands_in_only_when_asked_and_is_shown_everywhere() {
+    let models = plus();
+    let worker = Worker::start_with(models.path(), &["--device", "cuda", "--fallback", "cpu"]);
+    let health = worker.get("/health").json();
+    assert_eq!(
+        health,
+        json!({"status": "ok", "devices": ["cpu"], "fallbacks": ["plus"]})
+    );
+    let metadata = worker.get("/v2/models/plus").json();
+    assert_eq!(
+        metadata["parameters"],
+        json!({"device": "cpu", "fallback": true})
+    );
+    let config = worker.get("/v2/models/plus/config").json();
+    assert_eq!(
+        config["instance_group"],
+        json!([{"name": "plus_0", "kind": "KIND_CPU", "count": 1}])
+    );
+    run_client("triton_device.py", &worker.grpc);
+    let line =
+        "forebay_worker_device{model=\"plus\",version=\"1\",device=\"cpu\",fallback=\"true\"} 1\n";
+    assert!(worker.metrics().contains(line), "{}", worker.metrics());
+    let index = worker.post("/v2/repository/index", "").json();
+    assert_eq!(index[0]["state"], "READY");
+    let reason = index[0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("computes on the CPU: \"cuda\" was wanted"));
+    let log = worker.whole_log();
+    assert!(log.contains("WARN") && log.contains(NOT_IN), "{log}");
+
+    describe(models.path(), "device = \"cuda\"\nfallback = \"none\"");
+    let said = refused(models.path(), &["--fallback", "cpu"]);
+    assert!(said.contains("\"cuda\" was wanted"), "{said}");
+    describe(models.path(), "device = \"cuda\"\nfallback = \"cpu\"");
+    let worker = Worker::start(models.path());
+    assert_eq!(worker.get("/health").json()["fallbacks"], json!(["plus"]));
+}
+
+#[test]
+fn without_a_wish_it_is_the_cpu_and_no_fallback() {
+    let models = plus();
+    configure(models.path(), "plus", "instance_group { count: 2 }");
+    let worker = Worker::start(models.path());
+    assert_eq!(
+        worker.get("/health").json(),
+        json!({"status": "ok", "devices": ["cpu"]})
+    );
+    let metadata = worker.get("/v2/models/plus").json();
+    assert_eq!(
+        metadata["parameters"],
+        json!({"device": "cpu", "fallback": false})
+    );
+    let config = worker.get("/v2/models/plus/config").json();
+    assert_eq!(config["instance_group"][0]["count"], 2);
+}
