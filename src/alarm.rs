@@ -71,8 +71,7 @@ impl Alarm {
     }
 
     /// Whether the timer is armed, has not rung yet, and will wake this task.
-    #[must_use]
-    pub fn sleeps(&self, cx: &Context<'_>) -> bool {
+    fn sleeps(&self, cx: &Context<'_>) -> bool {
         let armed = self.timer.as_ref().is_some_and(|timer| !timer.is_elapsed());
         let same = |waker: &Waker| waker.will_wake(cx.waker());
         armed && self.wakes.as_ref().is_some_and(same)

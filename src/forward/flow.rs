@@ -61,8 +61,6 @@ pub(super) struct Flow {
     http2: bool,
     deadlines: Deadlines,
     alarm: Alarm,
-    /// The alarm knows of every timer that runs. They only move on, until the first bytes begin another.
-    is_set: bool,
     begun: Seconds,
     /// When bytes last came.
     heard: Option<Seconds>,
@@ -121,7 +119,6 @@ impl Flow {
             http2,
             deadlines,
             alarm: Alarm::new(clock),
-            is_set: false,
             begun: at,
             heard: None,
             token_seen: false,
@@ -208,7 +205,6 @@ impl Flow {
         }
         if let Some(piece) = frame.data_ref() {
             self.note(piece, now);
-            self.is_set &= self.heard.is_some();
             self.heard = Some(now);
         }
         self.complete_if_ended(now);
@@ -264,10 +260,6 @@ impl Flow {
 
     /// The timer that has fired.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
-        if self.is_set && self.alarm.sleeps(cx) {
-            return Poll::Pending;
-        }
-        self.is_set = true;
         let Some((due, kind, name, span)) = self.deadlines.next(self.heard, Some(self.begun))
         else {
             return Poll::Pending;
