@@ -288,28 +288,21 @@ fn p13_a_tunnel_that_ends_inside_a_frame_is_told_nothing_and_counted_as_cut() {
     assert_eq!(proxy.log_of(1)[0]["reason"], "overloaded");
 }
 
-/// Waits for so many pings and answers them; frames of the other end pass by.
+/// Reads frames, and answers pings for so long, until a close comes; its code, or none when it takes too long.
 #[track_caller]
-fn answer_pings(socket: &mut Socket, mut count: usize) {
-    while count > 0 {
-        let (opcode, payload) = socket.next().expect("another ping");
-        assert_ne!(opcode, CLOSE);
-        if opcode == PING {
-            socket.send(PONG, &payload);
-            count -= 1;
+fn closed_in_the_end(socket: &mut Socket, answers_for: Seconds) -> Option<u16> {
+    let clock = Clock::start();
+    while clock.now() < Seconds(20.0) {
+        let (opcode, payload) = socket.next().expect("a close frame before the end");
+        match opcode {
+            PING if clock.now() < answers_for => {
+                socket.send(PONG, &payload);
+            }
+            CLOSE => return Some(u16::from_be_bytes([payload[0], payload[1]])),
+            _ => {}
         }
     }
-}
-
-/// The code of the close that comes, whatever comes before it.
-#[track_caller]
-fn closed_at_last(socket: &mut Socket) -> u16 {
-    loop {
-        let (opcode, payload) = socket.next().expect("a close frame");
-        if opcode == CLOSE {
-            return u16::from_be_bytes([payload[0], payload[1]]);
-        }
-    }
+    None
 }
 
 const PINGED: &str = "[timeouts]\nbetween_bytes = \"3s\"\nping = \"300ms\"";
@@ -320,12 +313,9 @@ fn p31_a_quiet_tunnel_whose_ends_answer_pings_lives_and_a_client_that_answers_no
     let proxy = setup(&worker).section(PINGED).start();
     let mut socket = Socket::open(proxy.connect(), "/ws/x");
     let clock = Clock::start();
-    // More than the silence that is allowed.
-    while clock.now() < Seconds(3.5) {
-        answer_pings(&mut socket, 1);
-    }
-    // The worker goes on answering its own.
-    assert_eq!(closed_at_last(&mut socket), 1001);
+    // For longer than the silence that is allowed; then the worker alone goes on answering.
+    let code = closed_in_the_end(&mut socket, Seconds(3.5));
+    assert_eq!(code, Some(1001));
     assert!(clock.now() > Seconds(6.0));
     assert_eq!(proxy.log_of(1)[0]["reason"], "stalled");
 }
@@ -336,15 +326,8 @@ fn p31_a_worker_that_answers_no_ping_is_let_go_though_its_client_does() {
     let proxy = setup(&worker).section(PINGED).start();
     let mut socket = Socket::open(proxy.connect(), "/ws/x");
     socket.send(TEXT, b"hush");
-    let code = loop {
-        let (opcode, payload) = socket.next().expect("a close frame");
-        match opcode {
-            PING => socket.send(PONG, &payload),
-            CLOSE => break u16::from_be_bytes([payload[0], payload[1]]),
-            _ => panic!("{opcode} {payload:?}"),
-        };
-    };
-    assert_eq!(code, 1001);
+    let code = closed_in_the_end(&mut socket, Seconds(f64::INFINITY));
+    assert_eq!(code, Some(1001));
     assert_eq!(proxy.log_of(1)[0]["reason"], "stalled");
     expect_soon("its place is free", || {
         proxy.metric("forebay_inflight", &[]) == 0.0

@@ -393,6 +393,7 @@ mod tests {
         breaks("a stream that breaks says so", |seen| {
             let ended = &mut seen.asked[0].1;
             (ended.complete, ended.said) = (false, "data: asker-7.\n\n".to_owned());
+            seen.harmed[0].harm = Harm::Stall;
         });
         breaks("every failure has a cause", |seen| {
             times_out(seen);
