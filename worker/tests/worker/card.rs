@@ -139,7 +139,6 @@ fn a_card_that_is_hidden_is_refused() {
 #[test]
 #[ignore = "needs an NVIDIA card: worker/gpu-check"]
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-#[expect(clippy::print_stdout, reason = "what it measures is read by a person")]
 fn how_fast_it_is_beside_the_cpu() {
     let models = tempfile::tempdir().unwrap();
     put_layers(models.path());
