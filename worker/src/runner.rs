@@ -92,11 +92,11 @@ impl Runner {
         let batches = engines.iter().all(|engine| engine.signature().batches());
         let rows = if batches { limits.rows } else { 1 };
         let order = limits.ordered.then(Order::new);
-        let idle = |engine: &Box<dyn Engine>| Run {
+        let idle = engines.iter().map(|engine| Run {
             clients: vec![],
             halt: engine.halt(),
-        };
-        let runs = engines.iter().map(idle).collect();
+        });
+        let runs = idle.collect();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 batcher: Batcher::new(Limits { rows, ..limits }),
