@@ -396,13 +396,23 @@ fn the_log_level_is_set_while_it_runs_for_all_and_for_one_room() {
     let set = |body: &str| proxy.change("/api/log", body).status;
     let told = |what: &str| proxy.stderr().contains(what);
     assert_eq!(set(r#"{"level": "loud"}"#), 400);
-    assert_eq!(set(r#"{"level": "debug", "room": "cellar"}"#), 400);
+    let nowhere = proxy.change("/api/log", r#"{"level": "debug", "room": "cellar"}"#);
+    let rooms = nowhere.json()["error"]["message"].to_string();
+    assert!(
+        nowhere.status == 400 && rooms.contains("fleet, forward"),
+        "{rooms}"
+    );
     assert_eq!(set(r#"{"level": "error"}"#), 200);
+    let says_the_same = "the configuration says what it said before";
+    proxy.reconfigure(&proxy.configuration());
     proxy.change("/api/workers/w/drain", "");
-    assert_eq!(set(r#"{"level": "info", "room": "admin"}"#), 200);
-    proxy.change("/api/workers/w/resume", "");
-    expect_soon("one room speaks", || told("resumed by hand"));
-    assert!(!told("drained by hand") && !told("the configuration is taken over"));
+    expect_soon("a change by hand is told at every level", || {
+        told("drained by hand")
+    });
+    assert!(!told(says_the_same));
+    assert_eq!(set(r#"{"level": "info", "room": "serve"}"#), 200);
+    proxy.reconfigure(&proxy.configuration());
+    expect_soon("one room speaks", || told(says_the_same));
     proxy.reconfigure(&(proxy.configuration() + "[log]\nlevel = \"debug\"\n"));
     expect_soon("the configuration's level holds again", || {
         told("log.level: info -> debug")

@@ -244,7 +244,7 @@ fn rate(seconds: f64) -> Option<f64> {
 
 /// What `/api/workers` answers.
 #[derive(Serialize)]
-struct Picture<'a> {
+pub(super) struct Picture<'a> {
     /// So that a page can tell ages whatever its own clock says.
     #[serde(serialize_with = "as_date")]
     now: Seconds,
@@ -252,16 +252,18 @@ struct Picture<'a> {
     workers: &'a [WorkerRow],
 }
 
-impl FleetView {
-    /// As JSON, dated with the wall time `now`.
-    pub(super) fn to_json(&self, now: Seconds) -> sonic_rs::Result<String> {
-        sonic_rs::to_string(&Picture {
+impl<'a> Picture<'a> {
+    /// Of this fleet, dated with the wall time `now`.
+    pub(super) fn of(fleet: &'a FleetView, now: Seconds) -> Self {
+        Picture {
             now,
-            queued: self.queued.iter().map(|class| class.depth).sum(),
-            workers: &self.workers,
-        })
+            queued: fleet.queued.iter().map(|class| class.depth).sum(),
+            workers: &fleet.workers,
+        }
     }
+}
 
+impl FleetView {
     /// Sets the gauges that are only set when somebody reads them.
     pub(super) fn show_in(&self, metrics: &Metrics) {
         for class in &self.queued {

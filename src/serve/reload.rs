@@ -24,7 +24,7 @@ use super::diagnostics;
 use super::notify::Notifier;
 use super::signals::Desks;
 use super::zones::KnownZones;
-use crate::admin::{Reload, ReloadResult, Reloaded};
+use crate::admin::{AUDIT, Reload, ReloadResult, Reloaded};
 use crate::clock;
 use crate::config::diff::{self, Change};
 use crate::config::{self, Plan, Problems, dump};
@@ -348,7 +348,7 @@ fn log(reloaded: &Reloaded) {
         ReloadResult::Unchanged => tracing::info!(by, "the configuration says what it said before"),
         ReloadResult::Ok => {
             let count = reloaded.changes.len();
-            tracing::warn!(by, count, "the configuration is taken over");
+            tracing::warn!(target: AUDIT, by, count, "the configuration is taken over");
             for change in &reloaded.changes {
                 tracing::info!("{change}");
             }
