@@ -111,10 +111,10 @@ fn p11_five_reloads_under_load_lose_nothing_and_a_stream_outlives_its_worker() {
     expect_soon("who has left and holds nothing is shown no more", || {
         names(&proxy) == ["stays", "comes"]
     });
-    assert_eq!(
-        proxy.metric("forebay_worker_state", &[("worker", "leaves")]),
-        0.0
-    );
+    for metric in ["forebay_worker_state", "forebay_attempts_total"] {
+        assert_eq!(proxy.metric(metric, &[("worker", "leaves")]), 0.0);
+        assert!(proxy.metric(metric, &[("worker", "stays")]) > 0.0);
+    }
 }
 
 #[test]
@@ -149,9 +149,14 @@ fn a_dry_run_prints_what_would_change_and_changes_nothing() {
     let [engine, other] = [(); 2].map(|()| Engine::start());
     let proxy = Proxy::setup()
         .variable("KEY", "secret-one")
-        .worker_with("w", &engine, "key = { env = \"KEY\" }")
+        .worker_with(
+            "w",
+            &engine,
+            "key = { env = \"KEY\" }\nmodels = [\"m\", \"n\"]",
+        )
         .start();
-    let text = proxy.configuration();
+    let text = proxy.configuration().replace("\"m\", \"n\"", "\"m\"");
+    let text = text + &tenant("app", "key", "models = [\"n\"]");
     // Nobody takes over a file that is written on and on; a round in which the writer was held up tells nothing.
     let is_told_alone = (1..=5).any(|round| {
         let limits = format!("[limits]\nbody = \"{round}MiB\"\n[queue]");
@@ -164,7 +169,10 @@ fn a_dry_run_prints_what_would_change_and_changes_nothing() {
         let changed = format!("~ limits.body: {body} -> {round}MiB");
         let added = format!("+ worker.new-{round}: {}", other.url());
         let tells = |line: &str| told.lines().any(|told| told == line);
-        tells(&changed) && tells(&added) && proxy.api("/api/config") == before
+        let lost = "! clients lose n: no worker serves it any more";
+        let remark = "warning: tenant app: no worker is configured to have the model n";
+        [&*changed, &*added, lost, remark].into_iter().all(tells)
+            && proxy.api("/api/config") == before
     });
     assert!(is_told_alone);
 }

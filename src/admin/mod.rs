@@ -262,8 +262,10 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
+        // Asked for before the fleet: whoever joins between the two is not taken for gone.
+        let names = self.sights.observe.worker_names();
         let text = metrics.render_with(|metrics| {
-            (self.sights.fleet)().show_in(metrics);
+            (self.sights.fleet)().show_in(metrics, &names);
             tenants::show_in(&(self.sights.tenants)(), metrics);
         });
         Answer::new(StatusCode::OK, METRICS, text)
@@ -477,6 +479,8 @@ mod tests {
             by: "admin",
             time: Seconds(1_796_006_599.5),
             changes: Vec::new(),
+            lost: Vec::new(),
+            remarks: Vec::new(),
             pending: Vec::new(),
             problems: vec!["forebay.toml:3:1: worker: unknown key".into()],
         }

@@ -3,7 +3,7 @@
 //! A picture, taken when somebody looks: it holds copies and no locks, and what is unknown is absent rather than zero,
 //! so that "not learned yet" can't be read as "infinitely slow". The JSON keys are the fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
@@ -264,8 +264,17 @@ impl<'a> Picture<'a> {
 }
 
 impl FleetView {
-    /// Sets the gauges that are only set when somebody reads them.
-    pub(super) fn show_in(&self, metrics: &Metrics) {
+    /// Sets the gauges that are only set when somebody reads them, and takes away what was counted of those of these
+    /// `names` that are there no more.
+    pub(super) fn show_in(&self, metrics: &Metrics, names: &[Arc<str>]) {
+        let present: BTreeSet<_> = self.workers.iter().map(|worker| &worker.name).collect();
+        let gone: BTreeSet<_> = names
+            .iter()
+            .filter(|name| !present.contains(name))
+            .collect();
+        if !gone.is_empty() {
+            metrics.forget_workers(|name| gone.iter().any(|one| ***one == *name));
+        }
         for class in &self.queued {
             metrics.show_queue(&class.class, class.depth, class.overloaded);
         }

@@ -11,6 +11,7 @@
 //! numbers, so a name must not get another's, nor that of a zone which an earlier plan had (`zones.rs`).
 
 mod desk;
+mod lost;
 mod rest;
 
 use std::path::PathBuf;
@@ -71,6 +72,8 @@ struct Judged {
     fresh: Plan,
     /// What differs in it.
     changes: Vec<Change>,
+    /// The models that clients lose.
+    lost: Vec<String>,
     /// What of that needs a restart.
     pending: Vec<&'static str>,
 }
@@ -204,6 +207,7 @@ impl Reloader {
             }
             Ok(Judged {
                 changes: diff::changes(typed, &fresh),
+                lost: lost::models(&fresh, &self.app.plan.load(), &self.app.fleet.catalogue()),
                 pending: pending(&self.first, &fresh),
                 fresh,
             })
@@ -315,6 +319,8 @@ fn told(by: &'static str, judged: Judged) -> Reloaded {
         by,
         time: clock::wall(),
         changes: judged.changes,
+        lost: judged.lost,
+        remarks: judged.fresh.remarks,
         pending: judged.pending,
         problems: Vec::new(),
     }
@@ -326,6 +332,8 @@ fn refused(by: &'static str, problems: Vec<String>) -> Reloaded {
         by,
         time: clock::wall(),
         changes: Vec::new(),
+        lost: Vec::new(),
+        remarks: Vec::new(),
         pending: Vec::new(),
         problems,
     }
@@ -353,6 +361,9 @@ fn log(reloaded: &Reloaded) {
                 tracing::info!("{change}");
             }
         }
+    }
+    for model in &reloaded.lost {
+        tracing::warn!(model, "clients lose it: no worker serves it any more");
     }
     for key in &reloaded.pending {
         tracing::warn!(
