@@ -30,7 +30,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -172,18 +172,13 @@ fn admin_token(plan: &Plan, env: Environment) -> Result<TokenSource, StartError>
 /// What the admin side shows and changes.
 fn sights(app: &Arc<App>, reloader: &Arc<Reloader>, desk: &Desk) -> Sights {
     Sights {
+        clock: app.clock,
         observe: app.observe.clone(),
         config: {
             let app = app.clone();
             Box::new(move || dump::json(&app.plan.load()))
         },
-        set_level: Box::new(|level, room| match room {
-            Some(room) => diagnostics::set_room(room, level),
-            None => {
-                diagnostics::set_level(level);
-                true
-            }
-        }),
+        set_level: Box::new(diagnostics::set),
         reload: reload::sight(reloader.clone(), desk.clone()),
         reloaded: {
             let reloader = reloader.clone();
@@ -209,6 +204,10 @@ fn sights(app: &Arc<App>, reloader: &Arc<Reloader>, desk: &Desk) -> Sights {
         tenants: {
             let admission = app.admission.clone();
             Box::new(move || admission.accounts())
+        },
+        stopping: {
+            let app = app.clone();
+            Box::new(move || app.stopping.load(Ordering::Acquire))
         },
     }
 }

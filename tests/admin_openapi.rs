@@ -16,11 +16,14 @@ use support::client::{Answer, Client, request};
 use support::engine::Engine;
 use support::engine::knobs::Failure;
 use support::expect_soon;
+use support::listener::Listener;
 use support::prompt::{CHAT, chat};
 use support::proxy::{Proxy, TOKEN};
 use support::queue::narrow;
 use support::tenant::tenant;
 
+/// It does not end by itself.
+const EVENTS: &str = "/api/events";
 const KEY: &str = "fb_key-of-the-tests";
 
 /// What is wrong with a value by its schema.
@@ -128,6 +131,18 @@ fn hold(document: &Value, path: &str, method: &str, answer: &Answer) {
     }
 }
 
+/// Holds what is told to one who listens against what the document says of events.
+#[track_caller]
+fn hold_events(document: &Value, proxy: &Proxy) {
+    let mut listener = Listener::to(proxy);
+    hold(document, EVENTS, "get", &listener.answer);
+    let picture = listener.next().unwrap();
+    assert_eq!(picture["requests"][0]["id"], "done", "{picture}");
+    let schema = json!({"$ref": "#/components/schemas/Picture"});
+    let found = flaws(document, &schema, &picture, EVENTS);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// A chat under this id, with the tenant's key, on a connection that stays open.
 fn send(proxy: &Proxy, id: &str) -> Client {
     let headers = [("x-request-id", id), ("x-api-key", KEY)];
@@ -165,7 +180,9 @@ fn every_path_answers_as_the_document_says() {
         let named = path.replace("{name}", "w");
         for id in ["done", "waits", "nobody"] {
             let target = named.replace("{id}", id);
-            if item["get"].is_object() {
+            if path == EVENTS {
+                hold_events(&document, &proxy);
+            } else if item["get"].is_object() {
                 hold(&document, path, "get", &proxy.ask_admin(&target));
             } else {
                 let body = if path == "/api/dry-run" {

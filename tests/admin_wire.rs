@@ -34,9 +34,11 @@ fn admin(listen: SocketAddr) -> Admin {
         origin: Origin::Environment,
     };
     let sights = Sights {
+        clock: Clock::start(),
+        stopping: Box::new(|| false),
         observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
         config: Box::new(|| "{}".into()),
-        set_level: Box::new(|_, _| false),
+        set_level: Box::new(|_, _| Ok(())),
         reload: Box::new(|_| Box::pin(std::future::pending())),
         reloaded: Box::new(|| None),
         tenants: Box::new(forebay::admission::Accounts::default),

@@ -111,10 +111,10 @@ fn p11_five_reloads_under_load_lose_nothing_and_a_stream_outlives_its_worker() {
     expect_soon("who has left and holds nothing is shown no more", || {
         names(&proxy) == ["stays", "comes"]
     });
-    assert_eq!(
-        proxy.metric("forebay_worker_state", &[("worker", "leaves")]),
-        0.0
-    );
+    for metric in ["forebay_worker_state", "forebay_attempts_total"] {
+        assert_eq!(proxy.metric(metric, &[("worker", "leaves")]), 0.0);
+        assert!(proxy.metric(metric, &[("worker", "stays")]) > 0.0);
+    }
 }
 
 #[test]
@@ -149,9 +149,14 @@ fn a_dry_run_prints_what_would_change_and_changes_nothing() {
     let [engine, other] = [(); 2].map(|()| Engine::start());
     let proxy = Proxy::setup()
         .variable("KEY", "secret-one")
-        .worker_with("w", &engine, "key = { env = \"KEY\" }")
+        .worker_with(
+            "w",
+            &engine,
+            "key = { env = \"KEY\" }\nmodels = [\"m\", \"n\"]",
+        )
         .start();
-    let text = proxy.configuration();
+    let text = proxy.configuration().replace("\"m\", \"n\"", "\"m\"");
+    let text = text + &tenant("app", "key", "models = [\"n\"]");
     // Nobody takes over a file that is written on and on; a round in which the writer was held up tells nothing.
     let is_told_alone = (1..=5).any(|round| {
         let limits = format!("[limits]\nbody = \"{round}MiB\"\n[queue]");
@@ -164,7 +169,10 @@ fn a_dry_run_prints_what_would_change_and_changes_nothing() {
         let changed = format!("~ limits.body: {body} -> {round}MiB");
         let added = format!("+ worker.new-{round}: {}", other.url());
         let tells = |line: &str| told.lines().any(|told| told == line);
-        tells(&changed) && tells(&added) && proxy.api("/api/config") == before
+        let lost = "! clients lose n: no worker serves it any more";
+        let remark = "warning: tenant app: no worker is configured to have the model n";
+        [&*changed, &*added, lost, remark].into_iter().all(tells)
+            && proxy.api("/api/config") == before
     });
     assert!(is_told_alone);
 }
@@ -488,13 +496,23 @@ fn the_log_level_is_set_while_it_runs_for_all_and_for_one_room() {
     let set = |body: &str| proxy.change("/api/log", body).status;
     let told = |what: &str| proxy.stderr().contains(what);
     assert_eq!(set(r#"{"level": "loud"}"#), 400);
-    assert_eq!(set(r#"{"level": "debug", "room": "cellar"}"#), 400);
+    let nowhere = proxy.change("/api/log", r#"{"level": "debug", "room": "cellar"}"#);
+    let rooms = nowhere.json()["error"]["message"].to_string();
+    assert!(
+        nowhere.status == 400 && rooms.contains("fleet, forward"),
+        "{rooms}"
+    );
     assert_eq!(set(r#"{"level": "error"}"#), 200);
+    let says_the_same = "the configuration says what it said before";
+    proxy.reconfigure(&proxy.configuration());
     proxy.change("/api/workers/w/drain", "");
-    assert_eq!(set(r#"{"level": "info", "room": "admin"}"#), 200);
-    proxy.change("/api/workers/w/resume", "");
-    expect_soon("one room speaks", || told("resumed by hand"));
-    assert!(!told("drained by hand") && !told("the configuration is taken over"));
+    expect_soon("a change by hand is told at every level", || {
+        told("drained by hand")
+    });
+    assert!(!told(says_the_same));
+    assert_eq!(set(r#"{"level": "info", "room": "serve"}"#), 200);
+    proxy.reconfigure(&proxy.configuration());
+    expect_soon("one room speaks", || told(says_the_same));
     proxy.reconfigure(&(proxy.configuration() + "[log]\nlevel = \"debug\"\n"));
     expect_soon("the configuration's level holds again", || {
         told("log.level: info -> debug")

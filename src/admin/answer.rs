@@ -1,14 +1,17 @@
-//! What the admin side answers with: one shape for pages, JSON and refusals, guarded alike.
+//! What the admin side answers with: one shape for pages, JSON, events and refusals, guarded alike.
 
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderValue, Method, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use serde::Serialize;
+
+use super::events::Events;
 
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const EVENTS: &str = "text/event-stream";
 /// Prometheus' text format.
 pub(super) const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -20,13 +23,25 @@ pub(super) const GUARDS: [(HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
+/// What is sent: a whole, or one picture after another.
+pub type Sent = Either<Full<Bytes>, Events>;
+
 /// An answer before it knows whether its body will be sent.
-pub(super) struct Answer(Response<String>);
+pub(super) struct Answer(Response<Either<String, Events>>);
 
 impl Answer {
     /// With this status, kind and body.
     pub(super) fn new(status: StatusCode, kind: &'static str, body: impl Into<String>) -> Self {
-        let mut response = Response::new(body.into());
+        Answer::of(status, kind, Either::Left(body.into()))
+    }
+
+    /// Good, and goes on.
+    pub(super) fn events(events: Events) -> Self {
+        Answer::of(StatusCode::OK, EVENTS, Either::Right(events))
+    }
+
+    fn of(status: StatusCode, kind: &'static str, body: Either<String, Events>) -> Self {
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -76,15 +91,18 @@ impl Answer {
     }
 
     /// For `HEAD` the length stays and the body goes; HTTP/2 would send it otherwise.
-    pub(super) fn into_response(self, method: &Method) -> Response<Full<Bytes>> {
-        let mut response = self.0.map(|body| Full::new(Bytes::from(body)));
-        let length = http_body::Body::size_hint(response.body()).lower();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        if method == Method::HEAD {
-            *response.body_mut() = Full::default();
+    pub(super) fn into_response(self, method: &Method) -> Response<Sent> {
+        let (mut head, body) = self.0.into_parts();
+        if let Either::Left(whole) = &body {
+            let length = HeaderValue::from(whole.len());
+            head.headers.insert(header::CONTENT_LENGTH, length);
         }
-        response
+        let body = match body {
+            _ if method == Method::HEAD => Either::Left(Full::default()),
+            Either::Left(whole) => Either::Left(Full::new(Bytes::from(whole))),
+            Either::Right(events) => Either::Right(events),
+        };
+        Response::from_parts(head, body)
     }
 }
 

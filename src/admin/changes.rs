@@ -9,7 +9,7 @@
 //!
 //! The answer is the worker's row of `/api/workers`, whose `override` shows what is held by hand. Changes outlive no restart.
 //! A worker that is drained stays so when it is ejected: the ejection would end, and with it what its operator wanted.
-//! Each is a line in the log, at every level but `error`: who asked, by the token or from a browser, and what for.
+//! Each is a line in the log, whatever its level: who asked, by the token or from a browser, and what for.
 
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_TIME: Seconds = Seconds(30.0 * 86_400.0);
 /// The speeds that may be typed; those of `worker.speed`.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;
+
+/// Whose lines in the log are told at every level: they say who changed what by hand.
+pub const AUDIT: &str = "audit";
 
 /// What is to be done to whom.
 pub(super) struct Order<'a> {
@@ -120,17 +123,23 @@ pub(super) fn log(shown: Shown, worker: &str, change: ByHand) {
         ByHand::Drain {
             within: Some(within),
         } => {
-            tracing::warn!(by, worker, %within, "drained by hand");
+            tracing::warn!(target: AUDIT, by, worker, %within, "drained by hand");
         }
-        ByHand::Drain { within: None } => tracing::warn!(by, worker, "drained by hand"),
+        ByHand::Drain { within: None } => {
+            tracing::warn!(target: AUDIT, by, worker, "drained by hand");
+        }
         ByHand::Eject {
             within: Some(within),
         } => {
-            tracing::warn!(by, worker, %within, "ejected by hand");
+            tracing::warn!(target: AUDIT, by, worker, %within, "ejected by hand");
         }
-        ByHand::Eject { within: None } => tracing::warn!(by, worker, "ejected by hand"),
-        ByHand::Resume => tracing::warn!(by, worker, "resumed by hand"),
-        ByHand::Speed(speed) => tracing::warn!(by, worker, speed, "speed set by hand"),
+        ByHand::Eject { within: None } => {
+            tracing::warn!(target: AUDIT, by, worker, "ejected by hand");
+        }
+        ByHand::Resume => tracing::warn!(target: AUDIT, by, worker, "resumed by hand"),
+        ByHand::Speed(speed) => {
+            tracing::warn!(target: AUDIT, by, worker, speed, "speed set by hand");
+        }
     }
 }
 

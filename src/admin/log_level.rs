@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use super::answer::Answer;
-use super::changes::{object, text};
+use super::changes::{AUDIT, object, text};
 use super::door::Shown;
 use crate::config::Choice as _;
 use crate::config::plan::LogLevel;
 
-/// Sets the level of all rooms, or of one; false when there is no such room.
-pub type SetLevel = dyn Fn(LogLevel, Option<&str>) -> bool + Send + Sync;
+/// Sets the level of all rooms, or of one; the rooms that there are, when there is none of this name.
+pub type SetLevel =
+    dyn Fn(LogLevel, Option<&str>) -> Result<(), &'static [&'static str]> + Send + Sync;
 
 /// The body, and the answer.
 #[derive(Deserialize, Serialize)]
@@ -43,11 +44,11 @@ impl Admin {
             let words: Vec<_> = LogLevel::WORDS.iter().map(|(word, _)| *word).collect();
             return wrong(&format!("a level is one of {}", words.join(", ")));
         };
-        if !(self.sights.set_level)(*level, wish.room.as_deref()) {
-            return wrong("there is no room of this name");
+        if let Err(rooms) = (self.sights.set_level)(*level, wish.room.as_deref()) {
+            return wrong(&format!("a room is one of {}", rooms.join(", ")));
         }
         let (by, level, room) = (shown.label(), &*wish.level, wish.room.as_deref());
-        tracing::warn!(by, level, room, "log level set by hand");
+        tracing::warn!(target: AUDIT, by, level, room, "log level set by hand");
         Answer::json(sonic_rs::to_string(&wish))
     }
 }

@@ -17,6 +17,7 @@ mod changes;
 mod culprit;
 mod door;
 mod dry_run;
+mod events;
 mod log_level;
 mod openapi;
 mod queue;
@@ -36,8 +37,10 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
-use http_body_util::Full;
 
+pub use answer::Sent;
+pub use changes::AUDIT;
+pub use events::Events;
 pub use log_level::SetLevel;
 pub use queue::{ClassRow, QueueView, WaitingRow, waits_for};
 pub use reload::{Reload, ReloadResult, Reloaded};
@@ -45,7 +48,7 @@ pub use staff::{Staff, Staffing};
 pub use workers::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 
 use crate::admission::Accounts;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::config::suggest::nearest;
 use crate::decide::ByHand;
 use crate::observe::Observe;
@@ -54,13 +57,16 @@ use crate::queue::Foreseen;
 use answer::{Answer, HTML, JSON, METRICS, TEXT};
 use changes::Order;
 use door::{Door, Shown, Verdict};
+use events::Board;
 use routes::{Found, View};
 use token::TokenSource;
 
-/// The status page. `{nonce}` stands where the nonce of each answer goes.
-const PAGE: &str = include_str!("page.html");
+/// The status page. `{nonce}` stands where the nonce of each answer goes, `{style}` and `{script}` where these do.
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = concat!(include_str!("page/words.js"), include_str!("page/page.js"));
 /// What a browser without the token sees, with `{place}` for where to find it.
-const LOCKED: &str = include_str!("locked.html");
+const LOCKED: &str = include_str!("page/locked.html");
 
 /// Changes a worker by hand; false when there is none of this name.
 pub type Change = dyn Fn(&str, ByHand) -> bool + Send + Sync;
@@ -71,6 +77,8 @@ pub type DrawQueue = dyn Fn(Option<&str>) -> QueueView + Send + Sync;
 
 /// What the admin side shows, and what it can change.
 pub struct Sights {
+    /// By which pictures age.
+    pub clock: Clock,
     /// Metrics.
     pub observe: Arc<Observe>,
     /// The plan in force as JSON, its secrets hidden.
@@ -93,6 +101,8 @@ pub struct Sights {
     pub staff: Box<Staff>,
     /// Foresees what would become of a request.
     pub dry_run: Box<DryRun>,
+    /// Whether the process is to end.
+    pub stopping: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl std::fmt::Debug for Sights {
@@ -105,7 +115,8 @@ impl std::fmt::Debug for Sights {
 #[derive(Debug)]
 pub struct Admin {
     door: Door,
-    sights: Sights,
+    sights: Arc<Sights>,
+    board: Arc<Board>,
 }
 
 impl Admin {
@@ -114,12 +125,13 @@ impl Admin {
     pub fn new(source: TokenSource, listen: SocketAddr, sights: Sights) -> Self {
         Admin {
             door: Door::new(source, listen),
-            sights,
+            sights: Arc::new(sights),
+            board: Arc::new(Board::new()),
         }
     }
 
     /// Answers a request. Its body is read only of somebody who may change something.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Sent>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -181,15 +193,26 @@ impl Admin {
     /// What is behind the door to look at.
     fn show(&self, view: View, name: &str, head: &Parts) -> Answer {
         match view {
-            View::Workers => Answer::json((self.sights.fleet)().to_json(clock::wall())),
+            View::Events => self.board.listen(&self.sights),
+            View::Workers => {
+                let fleet = (self.sights.fleet)();
+                let picture = workers::Picture::of(&fleet, clock::wall());
+                Answer::json(sonic_rs::to_string(&picture))
+            }
             View::Queue => Answer::json(sonic_rs::to_string(&(self.sights.queue)(None))),
-            View::Tenants => Answer::json(tenants::to_json(&(self.sights.tenants)())),
+            View::Tenants => {
+                let accounts = (self.sights.tenants)();
+                Answer::json(sonic_rs::to_string(&tenants::Shown::of(&accounts)))
+            }
             View::Config => Answer::new(StatusCode::OK, JSON, (self.sights.config)()),
             View::LastReload => self.last_reload(),
             View::Requests => self.search(head.uri.query()),
             View::Request => self.decision(name),
             View::OpenApi => Answer::json(openapi::document()),
-            _ => page(StatusCode::OK, PAGE),
+            _ => {
+                let whole = PAGE.replace("{style}", STYLE).replace("{script}", SCRIPT);
+                page(StatusCode::OK, &whole)
+            }
         }
     }
 
@@ -245,8 +268,10 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
+        // Asked for before the fleet: whoever joins between the two is not taken for gone.
+        let names = self.sights.observe.worker_names();
         let text = metrics.render_with(|metrics| {
-            (self.sights.fleet)().show_in(metrics);
+            (self.sights.fleet)().show_in(metrics, &names);
             tenants::show_in(&(self.sights.tenants)(), metrics);
         });
         Answer::new(StatusCode::OK, METRICS, text)
@@ -339,7 +364,8 @@ fn page(status: StatusCode, text: &str) -> Answer {
     let nonce = token::random_text();
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
-         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+         require-trusted-types-for 'script'; trusted-types 'none'"
     );
     Answer::new(status, HTML, text.replace("{nonce}", &nonce))
         .with(header::CONTENT_SECURITY_POLICY, &policy)
@@ -362,11 +388,11 @@ fn html_escaped(text: &str) -> String {
 mod tests {
     use super::answer::GUARDS;
     use super::*;
-    use crate::clock::Clock;
     use crate::config::plan::{AccessTarget, LogLevel, LogPlan, Secret};
     use crate::decide::Ejections;
     use crate::fault::{Fault, Kind};
     use crate::units::Seconds;
+    use http_body_util::Either;
     use token::Origin;
 
     const TOKEN: &str = "canary-token";
@@ -459,6 +485,8 @@ mod tests {
             by: "admin",
             time: Seconds(1_796_006_599.5),
             changes: Vec::new(),
+            lost: Vec::new(),
+            remarks: Vec::new(),
             pending: Vec::new(),
             problems: vec!["forebay.toml:3:1: worker: unknown key".into()],
         }
@@ -475,9 +503,11 @@ mod tests {
             origin: Origin::File("/state/<b>/admin-token".into()),
         };
         let sights = Sights {
+            clock: Clock::start(),
+            stopping: Box::new(|| false),
             observe: Arc::new(Observe::new(Clock::start(), &log, &[], &[]).unwrap()),
             config: Box::new(|| r#"{"state":"/state"}"#.into()),
-            set_level: Box::new(|_, room| room.is_none_or(|room| room == "fleet")),
+            set_level: Box::new(|_, _| Ok(())),
             reload: Box::new(|_| Box::pin(async { reloaded() })),
             reloaded: Box::new(|| None),
             tenants: Box::new(Accounts::default),
@@ -519,7 +549,10 @@ mod tests {
         let found = routes::find(&head.method, head.uri.path());
         let answer = at_once(admin.respond(&head, found, &body)).into_response(&head.method);
         let (parts, body) = answer.into_parts();
-        let bytes = body.into_inner().unwrap_or_default();
+        let Either::Left(whole) = body else {
+            panic!("this goes on");
+        };
+        let bytes = whole.into_inner().unwrap_or_default();
         Seen {
             status: parts.status.as_u16(),
             headers: parts.headers,
@@ -695,10 +728,12 @@ mod tests {
 
     #[test]
     fn the_page_uses_nothing_from_elsewhere_and_no_markup_from_data() {
-        assert!(
-            !PAGE.contains("//cdn") && !PAGE.contains("http"),
-            "no outside address"
-        );
+        let whole = [PAGE, STYLE, SCRIPT].concat();
+        assert!(!whole.contains("http"), "no outside address");
+        let handlers = PAGE
+            .split_whitespace()
+            .any(|word| word.starts_with("on") && word.contains('='));
+        assert!(!handlers && !PAGE.contains("style="), "nothing inline");
         for sink in [
             "innerHTML",
             "outerHTML",
@@ -706,7 +741,7 @@ mod tests {
             "document.write",
             "eval(",
         ] {
-            assert!(!PAGE.contains(sink), "{sink}");
+            assert!(!whole.contains(sink), "{sink}");
         }
     }
 

@@ -6,7 +6,7 @@
 
 use sonic_rs::{Object, Value, json};
 
-use super::answer::{HTML, JSON, METRICS, TEXT};
+use super::answer::{EVENTS, HTML, JSON, METRICS, TEXT};
 use super::changes::Verb;
 use super::door::CSRF_HEADER;
 use super::routes::{ROUTES, Route, Shape, View, Wish, WishKind};
@@ -83,6 +83,11 @@ fn operation(route: &Route) -> Value {
 fn responses(route: &Route) -> Value {
     let mut responses = Object::new();
     let (kind, schema) = match route.shows {
+        Shape::Events(name) => {
+            // `schema` is the stream's, which is text; OpenAPI 3.1 has no word for that of its `data`.
+            let about = format!("Events whose data is JSON of #/components/schemas/{name}.");
+            (EVENTS, json!({"type": "string", "description": about}))
+        }
         Shape::Text => (TEXT, json!({"type": "string"})),
         Shape::Metrics => (METRICS, json!({"type": "string"})),
         Shape::Page => (HTML, json!({"type": "string"})),

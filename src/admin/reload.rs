@@ -7,6 +7,8 @@
 //! | `result` | `ok`: taken over, or what would be; `unchanged`; `refused`: the plan before stays in force |
 //! | `by`, `time` | who or what asked, and when |
 //! | `changes` | each key that differs: `key`, `from`, `to`; secrets as `***` |
+//! | `lost` | names of models that clients may say now and that nobody would serve any more, as far as is known |
+//! | `remarks` | what `forebay check` warns of: good, but hardly meant |
 //! | `pending` | those of them that need a restart, or `forebay serve --upgrade`; what was in force stays so until then |
 //! | `problems` | everything that is wrong with the file, where it was refused |
 //!
@@ -40,6 +42,10 @@ pub struct Reloaded {
     pub time: Seconds,
     /// What differs.
     pub changes: Vec<Change>,
+    /// The models that clients lose.
+    pub lost: Vec<String>,
+    /// What may not be meant.
+    pub remarks: Vec<String>,
     /// The keys of those that need a restart.
     pub pending: Vec<&'static str>,
     /// What is wrong.

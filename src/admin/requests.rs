@@ -35,7 +35,7 @@ use serde::{Serialize, Serializer};
 
 use super::culprit::Culprit;
 use crate::clock;
-use crate::decide::{Entry, Terms};
+use crate::decide::{Entry, Fate, Terms};
 use crate::observe::Observe;
 use crate::observe::decisions::{ChoiceMade, Decision};
 use crate::observe::names::RouteName;
@@ -75,6 +75,16 @@ struct Explained<'a> {
     summary: Summary<'a>,
     culprit: Culprit,
     choices: Vec<Choice>,
+}
+
+/// One of the last, for the status page.
+#[derive(Serialize)]
+pub(super) struct Recent<'a> {
+    #[serde(flatten)]
+    summary: Summary<'a>,
+    culprit: Culprit,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price: Option<Price>,
 }
 
 #[derive(Serialize)]
@@ -136,6 +146,24 @@ struct Price {
     cached_tokens: Option<f32>,
 }
 
+impl<'a> Recent<'a> {
+    /// With the price of the worker that had it last.
+    pub(super) fn of(decision: &'a Decision, observe: &Observe) -> Self {
+        let mut choices = decision.choices.iter().rev();
+        let last = choices.find(|made| made.worker.is_some());
+        let price = last.and_then(|made| {
+            let mut entries = made.considered.entries.iter();
+            let picked = entries.find(|entry| entry.fate == Fate::Picked)?;
+            Price::of(picked, made.considered.prompt > 0.0)
+        });
+        Recent {
+            summary: Summary::of(decision, observe),
+            culprit: Culprit::of(decision, observe),
+            price,
+        }
+    }
+}
+
 impl<'a> Summary<'a> {
     fn of(decision: &'a Decision, observe: &Observe) -> Self {
         let seconds = |span: Option<Seconds>| span.map(|span| span.0);
@@ -180,16 +208,22 @@ impl Choice {
 
 impl Candidate {
     pub(super) fn of(entry: &Entry, looked_up: bool, observe: &Observe) -> Self {
-        let price = Price {
-            total_s: entry.total(),
-            terms_s: entry.seconds,
-            cached_tokens: looked_up.then_some(entry.cached),
-        };
         Candidate {
             worker: observe.worker_name(entry.worker),
             fate: entry.fate.label(),
-            price: entry.is_priced().then_some(price),
+            price: Price::of(entry, looked_up),
         }
+    }
+}
+
+impl Price {
+    /// Unless it was not drawn to be compared.
+    fn of(entry: &Entry, looked_up: bool) -> Option<Self> {
+        entry.is_priced().then(|| Price {
+            total_s: entry.total(),
+            terms_s: entry.seconds,
+            cached_tokens: looked_up.then_some(entry.cached),
+        })
     }
 }
 

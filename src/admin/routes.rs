@@ -36,6 +36,7 @@ pub(super) enum View {
     Health,
     Ready,
     Metrics,
+    Events,
     Workers,
     Queue,
     Tenants,
@@ -79,6 +80,8 @@ pub(super) enum Shape {
     Text,
     Metrics,
     Page,
+    /// Server-sent events, each with data of this schema.
+    Events(&'static str),
     /// JSON of this schema.
     Json(&'static str),
 }
@@ -165,7 +168,7 @@ const fn wish(key: &'static str, kind: WishKind, purpose: &'static str) -> Wish 
 }
 
 /// All of them.
-pub(super) const ROUTES: [Route; 21] = [
+pub(super) const ROUTES: [Route; 22] = [
     reads(
         "/",
         View::Page,
@@ -194,6 +197,14 @@ pub(super) const ROUTES: [Route; 21] = [
         "Metrics in Prometheus' text format.",
     )
     .showing(Shape::Metrics),
+    reads(
+        "/api/events",
+        View::Events,
+        "events",
+        "All that the status page shows, each second anew, as server-sent events.",
+    )
+    .showing(Shape::Events("Picture"))
+    .refusing(&[503]),
     reads(
         "/api/workers",
         View::Workers,

@@ -18,7 +18,7 @@ use crate::decide::Stand;
 use crate::observe::Metrics;
 
 #[derive(Serialize)]
-struct Shown<'a> {
+pub(super) struct Shown<'a> {
     tenants: Vec<Row<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     jwks: Option<FileRow<'a>>,
@@ -53,12 +53,13 @@ struct FileRow<'a> {
     trouble: Option<&'a str>,
 }
 
-/// As JSON.
-pub(super) fn to_json(accounts: &Accounts) -> sonic_rs::Result<String> {
-    sonic_rs::to_string(&Shown {
-        tenants: accounts.tenants.iter().map(row).collect(),
-        jwks: accounts.jwks.as_ref().map(file),
-    })
+impl<'a> Shown<'a> {
+    pub(super) fn of(accounts: &'a Accounts) -> Self {
+        Shown {
+            tenants: accounts.tenants.iter().map(row).collect(),
+            jwks: accounts.jwks.as_ref().map(file),
+        }
+    }
 }
 
 /// Sets the gauges that are only set when somebody reads them.

@@ -3,7 +3,7 @@
 //! A picture, taken when somebody looks: it holds copies and no locks, and what is unknown is absent rather than zero,
 //! so that "not learned yet" can't be read as "infinitely slow". The JSON keys are the fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
@@ -244,7 +244,7 @@ fn rate(seconds: f64) -> Option<f64> {
 
 /// What `/api/workers` answers.
 #[derive(Serialize)]
-struct Picture<'a> {
+pub(super) struct Picture<'a> {
     /// So that a page can tell ages whatever its own clock says.
     #[serde(serialize_with = "as_date")]
     now: Seconds,
@@ -252,18 +252,29 @@ struct Picture<'a> {
     workers: &'a [WorkerRow],
 }
 
-impl FleetView {
-    /// As JSON, dated with the wall time `now`.
-    pub(super) fn to_json(&self, now: Seconds) -> sonic_rs::Result<String> {
-        sonic_rs::to_string(&Picture {
+impl<'a> Picture<'a> {
+    /// Of this fleet, dated with the wall time `now`.
+    pub(super) fn of(fleet: &'a FleetView, now: Seconds) -> Self {
+        Picture {
             now,
-            queued: self.queued.iter().map(|class| class.depth).sum(),
-            workers: &self.workers,
-        })
+            queued: fleet.queued.iter().map(|class| class.depth).sum(),
+            workers: &fleet.workers,
+        }
     }
+}
 
-    /// Sets the gauges that are only set when somebody reads them.
-    pub(super) fn show_in(&self, metrics: &Metrics) {
+impl FleetView {
+    /// Sets the gauges that are only set when somebody reads them, and takes away what was counted of those of these
+    /// `names` that are there no more.
+    pub(super) fn show_in(&self, metrics: &Metrics, names: &[Arc<str>]) {
+        let present: BTreeSet<_> = self.workers.iter().map(|worker| &worker.name).collect();
+        let gone: BTreeSet<_> = names
+            .iter()
+            .filter(|name| !present.contains(name))
+            .collect();
+        if !gone.is_empty() {
+            metrics.forget_workers(|name| gone.iter().any(|one| ***one == *name));
+        }
         for class in &self.queued {
             metrics.show_queue(&class.class, class.depth, class.overloaded);
         }

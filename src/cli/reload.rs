@@ -27,6 +27,8 @@ pub struct Reload {
 struct Told {
     result: String,
     changes: Vec<Change>,
+    lost: Vec<String>,
+    remarks: Vec<String>,
     pending: Vec<String>,
     problems: Vec<String>,
 }
@@ -71,6 +73,14 @@ pub fn order(
 fn tell(told: &Told, is_dry: bool) {
     for change in &told.changes {
         say(plain(&change.to_string()));
+    }
+    for model in &told.lost {
+        say(plain(&format!(
+            "! clients lose {model}: no worker serves it any more"
+        )));
+    }
+    for remark in &told.remarks {
+        complain(plain(&format!("warning: {remark}")));
     }
     for key in &told.pending {
         say(format_args!(

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response};
-use http_body_util::{Either, Full};
+use http_body_util::Either;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -35,7 +35,7 @@ use self::gate::{Phase, Told};
 use self::guard::{Answering, Arriving, Guarded, Pulse};
 use self::tls::Unshaken;
 use self::upload::Upload;
-use crate::admin::Admin;
+use crate::admin::{Admin, Sent};
 use crate::admission::Intake;
 use crate::forward::relay::Relay;
 use crate::forward::tunnel::{self, Tunnel};
@@ -268,7 +268,7 @@ impl Opened {
     }
 }
 
-type Answer = Tracked<Either<Relay, Full<Bytes>>>;
+type Answer = Tracked<Either<Relay, Sent>>;
 
 impl Seat {
     /// Takes note of the request at once; the rest is done when the future is polled.

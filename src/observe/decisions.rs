@@ -102,6 +102,12 @@ impl Decisions {
         drop(oldest);
     }
 
+    /// The last that ended, as many as that; the newest first.
+    #[must_use]
+    pub fn latest(&self, most: usize) -> Vec<Arc<Decision>> {
+        self.kept.lock().iter().rev().take(most).cloned().collect()
+    }
+
     /// All that are remembered; those that ended last come first.
     #[must_use]
     pub fn newest_first(&self) -> Vec<Arc<Decision>> {
@@ -229,6 +235,8 @@ mod tests {
         let found = ring.find(b"same").map(|found| found.total);
         assert_eq!(found, Some(Seconds(2.0)));
         assert!(ring.find(b"sam").is_none());
+        let latest: Vec<_> = ring.latest(2).iter().map(|it| it.total.0).collect();
+        assert_eq!(latest, [3.0, 2.0]);
     }
 
     #[test]

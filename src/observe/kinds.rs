@@ -1,7 +1,10 @@
 //! Families of metrics, each with as many label values as its type says: a wrong number does not compile.
 
+use std::collections::HashMap;
 use std::io;
 
+use prometheus::core::Collector as _;
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, CounterVec, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec,
 };
@@ -29,6 +32,19 @@ impl<const N: usize> Counters<N> {
     pub(super) fn series(&self, labels: [&str; N]) -> io::Result<IntCounter> {
         let found = self.0.get_metric_with_label_values(&labels);
         found.map_err(io::Error::other)
+    }
+
+    /// Takes away those that have such a value of this label.
+    pub(super) fn forget(&self, label: &str, is_gone: impl Fn(&str) -> bool) {
+        let families = self.0.collect();
+        for series in families.iter().flat_map(MetricFamily::get_metric) {
+            let pairs = series.get_label().iter();
+            let labels: HashMap<_, _> = pairs.map(|pair| (pair.name(), pair.value())).collect();
+            if labels.get(label).is_some_and(|value| is_gone(value)) {
+                // One that was taken away meanwhile is not missed.
+                drop(self.0.remove(&labels));
+            }
+        }
     }
 }
 

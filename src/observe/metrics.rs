@@ -214,6 +214,13 @@ impl Metrics {
         self.budget_used.set([tenant, budget], used_ratio);
     }
 
+    /// Forgets what was counted of these workers, which are in the plan no more: names may come and go without end.
+    pub fn forget_workers(&self, is_gone: impl Fn(&str) -> bool) {
+        for family in [&self.attempts, &self.tests, &self.ejections] {
+            family.forget("worker", &is_gone);
+        }
+    }
+
     /// Shows a worker. The fleet is asked when the metrics are read, so a request pays nothing for these.
     pub fn show_worker(&self, worker: &WorkerGauges<'_>) {
         self.inflight.set([worker.name], f64::from(worker.inflight));
@@ -411,6 +418,20 @@ mod tests {
         assert_eq!(text.matches("# HELP ").count(), TABLE.len());
         assert!(text.contains("forebay_worker_state{state=\"up\",worker=\"w\"} 1\n"));
         assert!(text.contains("forebay_worker_state{state=\"down\",worker=\"w\"} 0\n"));
+    }
+
+    #[test]
+    fn what_was_counted_of_a_worker_goes_with_it() {
+        let metrics = Metrics::new(&[]).unwrap();
+        for worker in ["gone", "stays"] {
+            metrics.attempts.count([worker, "ok"]);
+            metrics.tests.count([worker, "busy"]);
+            metrics.ejections.raise([worker, "errors"], 1);
+        }
+        metrics.forget_workers(|worker| worker == "gone");
+        let text = metrics.render();
+        assert!(!text.contains("worker=\"gone\""), "{text}");
+        assert_eq!(text.matches("worker=\"stays\"").count(), 3, "{text}");
     }
 
     #[test]

@@ -144,6 +144,12 @@ impl Observe {
         self.log.flush();
     }
 
+    /// The names of all workers that there are or were.
+    #[must_use]
+    pub fn worker_names(&self) -> Arc<Vec<Arc<str>>> {
+        self.workers.load_full()
+    }
+
     /// The name of a worker.
     #[must_use]
     pub fn worker_name(&self, worker: WorkerId) -> Option<Arc<str>> {

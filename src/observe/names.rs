@@ -6,7 +6,7 @@
 //!
 //! Label values come from the configuration or from fixed lists in the code, never from request text, so that no
 //! client can make the number of series grow. A model that no worker serves is [`OTHER`]; what does not apply is
-//! [`NONE`].
+//! [`NONE`]. Series of a worker that is in the configuration no more are there no more.
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
+use crate::admin::AUDIT;
 use crate::config::Choice as _;
 use crate::config::plan::LogLevel;
 
@@ -102,15 +103,20 @@ pub(super) fn set_level(level: LogLevel) {
     });
 }
 
-/// Writes from this level on in one room; false when there is none of this name.
-pub(super) fn set_room(name: &str, level: LogLevel) -> bool {
-    let room = ROOMS.iter().find(|room| **room == name);
-    if let Some(room) = room {
-        change(|_, rooms| {
-            rooms.insert(room, level);
-        });
-    }
-    room.is_some()
+/// Writes from this level on in all rooms, or in one.
+///
+/// # Errors
+/// The rooms that there are, when there is none of this name.
+pub(super) fn set(level: LogLevel, room: Option<&str>) -> Result<(), &'static [&'static str]> {
+    let Some(name) = room else {
+        set_level(level);
+        return Ok(());
+    };
+    let room = ROOMS.iter().find(|room| **room == name).ok_or(&ROOMS[..])?;
+    change(|_, rooms| {
+        rooms.insert(room, level);
+    });
+    Ok(())
 }
 
 fn change(change: impl FnOnce(&mut LogLevel, &mut BTreeMap<&'static str, LogLevel>)) {
@@ -122,14 +128,14 @@ fn change(change: impl FnOnce(&mut LogLevel, &mut BTreeMap<&'static str, LogLeve
     }
 }
 
-/// Dependencies may say what goes wrong, not what goes on.
+/// Dependencies may say what goes wrong, not what goes on. What was changed by hand is told at every level.
 fn filter(level: LogLevel, rooms: &BTreeMap<&'static str, LogLevel>) -> EnvFilter {
     let others = if level == LogLevel::Error {
         "error"
     } else {
         "warn"
     };
-    let mut text = format!("{others},forebay={}", level.word());
+    let mut text = format!("{others},{AUDIT}=warn,forebay={}", level.word());
     for (room, level) in rooms {
         text += &format!(",forebay::{room}={}", level.word());
     }

@@ -12,6 +12,7 @@
 
 mod added;
 mod desk;
+mod lost;
 mod rest;
 
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ use super::diagnostics;
 use super::notify::Notifier;
 use super::signals::Desks;
 use super::zones::KnownZones;
-use crate::admin::{Reload, ReloadResult, Reloaded};
+use crate::admin::{AUDIT, Reload, ReloadResult, Reloaded};
 use crate::clock;
 use crate::config::diff::{self, Change};
 use crate::config::{self, Plan, Problems, dump};
@@ -76,6 +77,8 @@ struct Judged {
     fresh: Plan,
     /// What differs in it.
     changes: Vec<Change>,
+    /// The models that clients lose.
+    lost: Vec<String>,
     /// What of that needs a restart.
     pending: Vec<&'static str>,
 }
@@ -213,6 +216,7 @@ impl Reloader {
             }
             Ok(Judged {
                 changes: diff::changes(typed, &fresh),
+                lost: lost::models(&fresh, &self.app.plan.load(), &self.app.fleet.catalogue()),
                 pending: pending(&self.first, &fresh),
                 fresh,
             })
@@ -325,6 +329,8 @@ fn told(by: &'static str, judged: Judged) -> Reloaded {
         by,
         time: clock::wall(),
         changes: judged.changes,
+        lost: judged.lost,
+        remarks: judged.fresh.remarks,
         pending: judged.pending,
         problems: Vec::new(),
     }
@@ -336,6 +342,8 @@ fn refused(by: &'static str, problems: Vec<String>) -> Reloaded {
         by,
         time: clock::wall(),
         changes: Vec::new(),
+        lost: Vec::new(),
+        remarks: Vec::new(),
         pending: Vec::new(),
         problems,
     }
@@ -358,11 +366,14 @@ fn log(reloaded: &Reloaded) {
         ReloadResult::Unchanged => tracing::info!(by, "the configuration says what it said before"),
         ReloadResult::Ok => {
             let count = reloaded.changes.len();
-            tracing::warn!(by, count, "the configuration is taken over");
+            tracing::warn!(target: AUDIT, by, count, "the configuration is taken over");
             for change in &reloaded.changes {
                 tracing::info!("{change}");
             }
         }
+    }
+    for model in &reloaded.lost {
+        tracing::warn!(model, "clients lose it: no worker serves it any more");
     }
     for key in &reloaded.pending {
         tracing::warn!(

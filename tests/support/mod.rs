@@ -5,6 +5,7 @@
 //! with a deadline ([`wait_until`]). Only the worker uses timers, because taking time is what it models.
 #![expect(dead_code, reason = "each suite uses its part of the support")]
 
+pub mod browser;
 pub mod client;
 pub mod command;
 pub mod dns;
@@ -12,6 +13,7 @@ pub mod engine;
 pub mod grpc;
 pub mod h2_client;
 pub mod h2_frames;
+pub mod listener;
 pub mod load;
 pub mod mmdb;
 pub mod prompt;
