@@ -16,8 +16,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
 use http::{HeaderName, Request, Response, StatusCode};
+use http_body::Body;
 
-use crate::admission::{Admission, Intake};
+use crate::admission::{Admission, Intake, Paced};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::decide::{Ask, Claim, RegionId, Reserved, Shortlist, State, Work, Zones};
@@ -87,7 +88,7 @@ pub fn open<B>(app: Arc<App>, client: Client, request: Request<B>) -> Opened<B> 
 
 impl<B> Opened<B>
 where
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display + Send,
 {
     /// Answers it. Never fails: a fault becomes the answer that tells it.
@@ -115,7 +116,7 @@ where
             body,
             mut exchange,
         } = self;
-        let mut body = Some(body);
+        let mut body = Some(app.intake.paced(body));
         let visit = Visit {
             app: &app,
             client: &client,
@@ -155,11 +156,11 @@ struct Visit<'a> {
 
 async fn walk<B>(
     visit: &Visit<'_>,
-    body: &mut Option<B>,
+    body: &mut Option<Paced<B>>,
     exchange: &mut Exchange,
 ) -> Result<Answer, Fault>
 where
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
     let Visit {
@@ -226,7 +227,7 @@ where
     let lease = turn(guest, limit, exchange).await; // 403 404 429 503 504
     let lease = lease.map_err(|fault| fault.suggesting(|model| pass.may_use(model)))?;
 
-    let stream = body::stream(body, &way, &facts, (&held, &plan));
+    let stream = body::stream(body, app, &way, &facts, (&held, &plan))?; // 503
     let errand = Errand {
         head,
         body: held.bytes(),

@@ -293,7 +293,7 @@ impl Flow {
         };
         let outcome = match fault.kind {
             kind if kind.blame() == Blame::Client => Outcome::Gone,
-            Kind::Deadline => Outcome::Gone,
+            Kind::Deadline | Kind::Overloaded => Outcome::Gone,
             Kind::WorkerFailed => Outcome::Lost,
             _ => Outcome::Failed,
         };

@@ -2,7 +2,7 @@
 //!
 //! Each message is taken whole before it goes on: its model has to be the one that the stream was routed by, or a later
 //! message would reach what the first may not; and it is renamed like the first. A message is bounded by
-//! `limits.body`, the stream by nothing; no more than one is in memory.
+//! `limits.body`, the stream by nothing; no more than one is in memory, and counts toward `limits.buffered` there.
 //!
 //! The stream can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
 //! clone, and all of them read the same stream.
@@ -20,6 +20,7 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
+use crate::admission::Counted;
 use crate::facts;
 use crate::fault::{Fault, Kind};
 use crate::units::{Bytes as ByteCount, ModelName};
@@ -32,6 +33,7 @@ struct Stream {
     rest: UnsyncBoxBody<Bytes, Fault>,
     /// Read, and not sent.
     held: BytesMut,
+    counted: Counted,
     ended: bool,
     most: ByteCount,
     /// What all its messages call the model.
@@ -45,8 +47,16 @@ struct Stream {
 }
 
 impl Messages {
-    /// What was read of a stream, and the rest of it.
-    pub fn new<B>(first: &Bytes, rest: B, most: ByteCount, model: &ModelName) -> Self
+    /// What was read of a stream, and the rest of it; nothing of it is counted yet.
+    ///
+    /// # Errors
+    /// `overloaded` when what was read is too much already.
+    pub fn new<B>(
+        (first, mut counted): (&Bytes, Counted),
+        rest: B,
+        most: ByteCount,
+        model: &ModelName,
+    ) -> Result<Self, Fault>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
@@ -57,16 +67,18 @@ impl Messages {
                 format!("the stream can't be read: {error}"),
             )
         };
-        Messages(Arc::new(Mutex::new(Stream {
+        counted.add(first.len())?;
+        Ok(Messages(Arc::new(Mutex::new(Stream {
             rest: rest.map_err(broken).boxed_unsync(),
             held: BytesMut::from(&first[..]),
+            counted,
             ended: false,
             most,
             model: model.clone(),
             name: None,
             begun: false,
             fault: None,
-        })))
+        }))))
     }
 
     /// Whether a worker was sent any of it.
@@ -103,6 +115,7 @@ impl Stream {
             return Ok(None);
         }
         let message = self.held.split_to(length).freeze();
+        self.counted.give_back(length);
         let (model, span) = facts::model_in_message(&message[facts::PREFIX..])?.unzip();
         if model.as_deref() != Some(self.model.as_str()) {
             let message = "a message of the stream names another model than the first";
@@ -131,6 +144,7 @@ impl Stream {
                 // Trailers of a request have no meaning here.
                 Some(frame) => {
                     if let Ok(piece) = frame.into_data() {
+                        self.counted.add(piece.len())?;
                         self.held.extend_from_slice(&piece);
                     }
                 }

@@ -1,9 +1,10 @@
 //! A request's body: read whole before a worker is chosen, or, of a stream, as far as it takes to choose one.
 
 use bytes::Bytes;
+use http_body::Body;
 
-use super::Visit;
-use crate::admission::{Coding, Held};
+use super::{App, Visit};
+use crate::admission::{Coding, Held, Paced};
 use crate::config::Plan;
 use crate::facts::{self, RequestFacts};
 use crate::fault::{Fault, Kind};
@@ -14,31 +15,35 @@ use crate::queue;
 
 /// The rest of a body that is a stream, on its way to a worker.
 pub(super) fn stream<B>(
-    body: &mut Option<B>,
+    body: &mut Option<Paced<B>>,
+    app: &App,
     way: &Way<'_>,
     facts: &RequestFacts,
     (held, plan): (&Held, &Plan),
-) -> Option<Messages>
+) -> Result<Option<Messages>, Fault>
 where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
     B::Error: std::fmt::Display,
 {
     if !way.streams() {
-        return None;
+        return Ok(None);
     }
-    let (rest, model) = body.take().zip(facts.model.as_ref())?;
-    Some(Messages::new(held.bytes(), rest, plan.limits.body, model))
+    let Some((rest, model)) = body.take().zip(facts.model.as_ref()) else {
+        return Ok(None);
+    };
+    let first = (held.bytes(), app.intake.counted());
+    Messages::new(first, rest.into_inner(), plan.limits.body, model).map(Some)
 }
 
 /// The body, whole, and what it says; of a stream the beginning.
 pub(super) async fn take_in<B>(
     visit: &Visit<'_>,
-    body: &mut Option<B>,
+    body: &mut Option<Paced<B>>,
     (way, class): (&Way<'_>, u8),
     exchange: &mut Exchange,
 ) -> Result<Held, Fault>
 where
-    B: http_body::Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     let Visit { app, head, .. } = visit;
