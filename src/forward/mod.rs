@@ -19,7 +19,7 @@ mod deadlines;
 mod flow;
 mod forwarded;
 mod frames;
-mod headers;
+pub mod headers;
 pub mod heartbeat;
 mod judge;
 mod load_report;
