@@ -610,7 +610,7 @@ fn p26_malformed_requests_harm_nobody() {
     let mut rng = Rng::seeded(26);
     let mut bystander = proxy.connect();
     let mut before = 0;
-    let rounds = times(3_000, 100_000);
+    let rounds = times(20_000, 100_000);
     for round in 0..rounds {
         let mut client = proxy.connect();
         client.try_send(&spoilt(&mut rng));
