@@ -181,7 +181,7 @@ where
 
     let deadline = inspect::deadline(&head.headers)?; // 400
     let class = inspect::class(&head.headers, &plan.queue, pass.class())?; // 400
-    let held = body::take_in(visit, body, (&way, class), exchange).await?; // 400 408 413 415 429 503
+    let mut held = body::take_in(visit, body, (&way, class), exchange).await?; // 400 408 413 415 429 503
 
     let catalogue = app.fleet.catalogue();
     let offered = Offered {
@@ -227,7 +227,7 @@ where
     let lease = turn(guest, limit, exchange).await; // 403 404 429 503 504
     let lease = lease.map_err(|fault| fault.suggesting(|model| pass.may_use(model)))?;
 
-    let stream = body::stream(body, app, &way, &facts, (&held, &plan))?; // 503
+    let stream = body::stream(body, app, &way, &facts, (&mut held, &plan))?; // 503
     let errand = Errand {
         head,
         body: held.bytes(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use forebay::rng::Rng;
 
-use support::client::{Client, request};
+use support::client::{Client, chunked, request};
 use support::engine::Engine;
 use support::engine::knobs::{Canned, Failure, Framing, Knobs};
 use support::h2_client::H2Client;
@@ -266,6 +266,50 @@ fn p20_all_bodies_in_memory_together_have_a_bound() {
     assert!(answer.header("retry-after").is_some());
     drop(held);
     expect_soon("there is room again", || proxy.chat(&big).status == 200);
+}
+
+#[test]
+fn p20_an_upload_on_a_route_that_finds_no_room_in_memory_flows_on_without_it() {
+    let worker = Engine::start();
+    let proxy = Proxy::setup()
+        .worker_with("w", &worker, "max_inflight = 8")
+        .section("[limits]\nbody = \"1MiB\"\nbuffered = \"1MiB\"")
+        .section("[[route]]\npath = \"/raw/*\"\nrepeat = \"safe\"")
+        .start();
+    worker.tune(|knobs| knobs.fail(Failure::Hang, 1));
+    let big = chat(&"x".repeat(900 << 10));
+    let mut held = proxy.connect();
+    held.send(&request("POST", CHAT, &[], big.as_bytes()));
+    expect_soon("it arrived", || worker.count() == 1);
+    let buffered = || proxy.metric("forebay_buffered_bytes", &[]);
+    let before = buffered();
+    let upload: String = ('a'..='z').cycle().take(1 << 20).collect();
+    let answer = proxy.call("POST", "/raw/x", &upload);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let seen = worker.requests().pop().unwrap();
+    assert!(seen.body == upload.as_bytes(), "byte for byte");
+    assert_eq!(seen.header("content-length"), Some("1048576"));
+    assert_eq!(buffered(), before);
+    // In chunks its end is not told before, and neither is that it is too long.
+    for (length, reason) in [(1 << 20, "ok"), (3 << 19, "body_too_large")] {
+        let pieces = vec![&upload.as_bytes()[..1 << 10]; length >> 10];
+        let coding = [("transfer-encoding", "chunked")];
+        let mut client = proxy.connect();
+        let logged = proxy.log().len();
+        client.try_send(&request("POST", "/raw/x", &coding, &chunked(&pieces)));
+        if reason == "ok" {
+            assert_eq!(client.answer().body.len(), length);
+        }
+        assert_eq!(proxy.log_of(logged + 1)[logged]["reason"], reason);
+    }
+    // It can be sent once.
+    let count = worker.count();
+    worker.tune(|knobs| knobs.fail(Failure::ResetAfterRequest, 1));
+    assert_eq!(proxy.call("POST", "/raw/x", &upload).status, 502);
+    assert_eq!(worker.count(), count + 1);
+    // What has to be read is shed.
+    assert_eq!(proxy.chat(&big).reason(), Some("overloaded"));
+    assert_eq!(proxy.worker("w")["state"], "up");
 }
 
 /// A route that streams or buffers as the proxy likes, in front of one worker.

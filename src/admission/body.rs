@@ -39,6 +39,7 @@ pub struct Held {
     /// What it says, where it came compressed.
     plain: Option<Bytes>,
     counted: Counted,
+    is_whole: bool,
 }
 
 impl Held {
@@ -47,7 +48,29 @@ impl Held {
             bytes,
             plain: None,
             counted,
+            is_whole: true,
         }
+    }
+
+    /// The beginning of a body whose rest has not come.
+    fn begun(bytes: Bytes, counted: Counted) -> Self {
+        Held {
+            is_whole: false,
+            ..Held::new(bytes, counted)
+        }
+    }
+
+    /// Whether all of it is here.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Gives away what is here, with its count.
+    pub fn take(&mut self) -> (Bytes, Counted) {
+        let none = self.counted.none();
+        let counted = std::mem::replace(&mut self.counted, none);
+        (std::mem::take(&mut self.bytes), counted)
     }
 
     /// The body as it came.
@@ -111,6 +134,16 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// None of them.
+    fn none(&self) -> Self {
+        Counted {
+            held: self.held.clone(),
+            observe: self.observe.clone(),
+            limits: self.limits.clone(),
+            count: 0,
+        }
+    }
+
     /// So many more.
     ///
     /// # Errors
@@ -187,6 +220,27 @@ impl Intake {
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
+        self.gather(body, false).await
+    }
+
+    /// Reads a body as far as there is room for it: one that finds none can flow on from there.
+    ///
+    /// # Errors
+    /// As [`Intake::read`] has them, but `overloaded`.
+    pub async fn read_what_fits<B>(&self, body: &mut Paced<B>) -> Result<Held, Fault>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        self.gather(body, true).await
+    }
+
+    async fn gather<B>(&self, body: &mut Paced<B>, may_flow: bool) -> Result<Held, Fault>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let flows = |fault: &Fault| may_flow && fault.kind == Kind::Overloaded;
         let told = body.size_hint().exact();
         if told.is_some_and(|length| length > self.limits.load().body.0) {
             return Err(self.too_large());
@@ -195,15 +249,22 @@ impl Intake {
         let Some(first) = next(body).await? else {
             return Ok(Held::new(Bytes::new(), counted));
         };
-        self.count(&mut counted, first.len())?;
+        match self.count(&mut counted, first.len()) {
+            Err(fault) if flows(&fault) => return Ok(Held::begun(first, counted)),
+            fits => fits?,
+        }
         if body.is_end_stream() {
             return Ok(Held::new(first, counted));
         }
         let mut all = Gathered::new(told, &first);
         drop(first);
         while let Some(piece) = next(body).await? {
-            self.count(&mut counted, piece.len())?;
+            let fits = self.count(&mut counted, piece.len());
             all.add(&piece);
+            match fits {
+                Err(fault) if flows(&fault) => return Ok(Held::begun(all.whole(), counted)),
+                fits => fits?,
+            }
         }
         Ok(Held::new(all.whole(), counted))
     }

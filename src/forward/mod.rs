@@ -23,12 +23,12 @@ pub mod headers;
 pub mod heartbeat;
 mod judge;
 mod load_report;
-pub mod messages;
 mod pipe;
 mod quota;
 pub mod refusal;
 pub mod relay;
 mod retry_after;
+pub mod sending;
 mod tries;
 pub mod tunnel;
 
@@ -42,7 +42,7 @@ use http::request::Parts;
 use http::{HeaderName, StatusCode, Version};
 
 use attempt::{Begin, Failure};
-use messages::Messages;
+use sending::Sending;
 use tries::{Repeating, Repeats, Tries};
 
 use crate::clock::Clock;
@@ -79,7 +79,7 @@ pub struct Errand<'a> {
     /// What that says: the same, unless it came compressed.
     pub text: &'a Bytes,
     /// The stream that it begins, if its body is one; that can be sent once.
-    pub stream: Option<&'a Messages>,
+    pub stream: Option<&'a Sending>,
     /// What was read from both.
     pub facts: &'a RequestFacts,
     /// Where it goes.

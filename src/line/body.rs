@@ -1,4 +1,5 @@
-//! A request's body: read whole before a worker is chosen, or, of a stream, as far as it takes to choose one.
+//! A request's body: read whole before a worker is chosen, or, of a stream, as far as it takes to choose one. An upload on
+//! a route needs no reading to be routed: when there is no room for all of it, the rest flows on while it is sent.
 
 use bytes::Bytes;
 use http_body::Body;
@@ -8,7 +9,7 @@ use crate::admission::{Coding, Held, Paced};
 use crate::config::Plan;
 use crate::facts::{self, RequestFacts};
 use crate::fault::{Fault, Kind};
-use crate::forward::messages::Messages;
+use crate::forward::sending::Sending;
 use crate::inspect::Way;
 use crate::observe::Exchange;
 use crate::queue;
@@ -19,20 +20,24 @@ pub(super) fn stream<B>(
     app: &App,
     way: &Way<'_>,
     facts: &RequestFacts,
-    (held, plan): (&Held, &Plan),
-) -> Result<Option<Messages>, Fault>
+    (held, plan): (&mut Held, &Plan),
+) -> Result<Option<Sending>, Fault>
 where
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
-    if !way.streams() {
-        return Ok(None);
-    }
-    let Some((rest, model)) = body.take().zip(facts.model.as_ref()) else {
+    let most = plan.limits.body;
+    let Some(rest) = body.take_if(|_| way.streams() || !held.is_whole()) else {
         return Ok(None);
     };
-    let first = (held.bytes(), app.intake.counted());
-    Messages::new(first, rest.into_inner(), plan.limits.body, model).map(Some)
+    match &facts.model {
+        Some(model) if way.streams() => {
+            let first = (held.bytes(), app.intake.counted());
+            Sending::messages(first, rest.into_inner(), most, model).map(Some)
+        }
+        _ if held.is_whole() => Ok(None),
+        _ => Ok(Some(Sending::upload(held.take(), rest, most))),
+    }
 }
 
 /// The body, whole, and what it says; of a stream the beginning.
@@ -60,11 +65,13 @@ where
     let began = app.clock.now();
     let mut held = if way.streams() {
         app.intake.begin(body, facts::holds_message).await?
-    } else {
+    } else if way.is_read() {
         app.intake.read(body).await?
+    } else {
+        app.intake.read_what_fits(body).await?
     };
     exchange.body_read(app.clock.now() - began);
-    exchange.bytes_in(held.bytes().len() as u64);
+    exchange.bytes_in(held.bytes().len() as u64 + body.size_hint().lower());
     app.intake.undo(&mut held, coding).await?;
     Ok(held)
 }

@@ -175,7 +175,7 @@ pub(super) const PROCESS: &[Row] = &[
             most: Bytes(1024 * GIB),
         },
         unset: Unset::Is("\"1GiB\""),
-        purpose: "All request bodies in memory together; a request beyond that is answered 503.",
+        purpose: "All request bodies in memory together; a request beyond that is answered 503, but on a route, where its body flows on to the worker as it comes and is sent once.",
         example: "buffered = \"4GiB\"",
         see: &["limits.body"],
     },

@@ -1,10 +1,13 @@
-//! A stream of gRPC messages from a client, on its way to a worker while the answer comes back.
+//! What a client still sends while its request is under way to a worker: a stream of gRPC messages, or an upload on a
+//! route for which there was no room in memory.
 //!
 //! Each message is taken whole before it goes on: its model has to be the one that the stream was routed by, or a later
 //! message would reach what the first may not; and it is renamed like the first. A message is bounded by
-//! `limits.body`, the stream by nothing; no more than one is in memory, and counts toward `limits.buffered` there.
+//! `limits.body`, the stream by nothing; no more than one is in memory, and counts toward `limits.buffered` there. An
+//! upload passes byte for byte as it comes, bounded by `limits.body` like every body, and only what was read before a
+//! worker was chosen is in memory.
 //!
-//! The stream can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
+//! Either can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
 //! clone, and all of them read the same stream.
 //!
 //! What is wrong with it ends the sending, and that looks like a worker that breaks off. So the fault is kept, and whoever
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
@@ -25,9 +28,9 @@ use crate::facts;
 use crate::fault::{Fault, Kind};
 use crate::units::{Bytes as ByteCount, ModelName};
 
-/// A client's stream.
+/// What a client sends.
 #[derive(Clone)]
-pub struct Messages(Arc<Mutex<Stream>>);
+pub struct Sending(Arc<Mutex<Stream>>);
 
 struct Stream {
     rest: UnsyncBoxBody<Bytes, Fault>,
@@ -36,22 +39,46 @@ struct Stream {
     counted: Counted,
     ended: bool,
     most: ByteCount,
-    /// What all its messages call the model.
-    model: ModelName,
-    /// What the worker calls it, where that differs.
-    name: Option<ModelName>,
+    reads: Reads,
     /// Whether a worker was sent any of it.
     begun: bool,
     /// Why it can't go on: nothing of it is sent any more.
     fault: Option<Fault>,
 }
 
-impl Messages {
-    /// What was read of a stream, and the rest of it; nothing of it is counted yet.
+/// How it is read.
+enum Reads {
+    /// As messages.
+    Messages {
+        /// What all of them call the model.
+        model: ModelName,
+        /// What the worker calls it, where that differs.
+        name: Option<ModelName>,
+    },
+    /// As bytes, of which so many came.
+    Bytes(u64),
+}
+
+impl Sending {
+    /// An upload: what was read of it, which is counted, and the rest.
+    pub fn upload<B>((first, counted): (Bytes, Counted), rest: B, most: ByteCount) -> Self
+    where
+        B: Body<Data = Bytes, Error = Fault> + Send + 'static,
+    {
+        let came = first.len() as u64;
+        Sending::new(
+            (first.into(), counted),
+            rest.boxed_unsync(),
+            most,
+            Reads::Bytes(came),
+        )
+    }
+
+    /// What was read of a stream of messages, and the rest of it; nothing of it is counted yet.
     ///
     /// # Errors
     /// `overloaded` when what was read is too much already.
-    pub fn new<B>(
+    pub fn messages<B>(
         (first, mut counted): (&Bytes, Counted),
         rest: B,
         most: ByteCount,
@@ -68,17 +95,35 @@ impl Messages {
             )
         };
         counted.add(first.len())?;
-        Ok(Messages(Arc::new(Mutex::new(Stream {
-            rest: rest.map_err(broken).boxed_unsync(),
-            held: BytesMut::from(&first[..]),
+        let reads = Reads::Messages {
+            model: model.clone(),
+            name: None,
+        };
+        let rest = rest.map_err(broken).boxed_unsync();
+        Ok(Sending::new((first[..].into(), counted), rest, most, reads))
+    }
+
+    fn new(
+        (held, counted): (BytesMut, Counted),
+        rest: UnsyncBoxBody<Bytes, Fault>,
+        most: ByteCount,
+        reads: Reads,
+    ) -> Self {
+        Sending(Arc::new(Mutex::new(Stream {
+            rest,
+            held,
             counted,
             ended: false,
             most,
-            model: model.clone(),
-            name: None,
+            reads,
             begun: false,
             fault: None,
-        }))))
+        })))
+    }
+
+    /// Whether its answer may begin before it has ended.
+    pub(super) fn converses(&self) -> bool {
+        matches!(self.0.lock().reads, Reads::Messages { .. })
     }
 
     /// Whether a worker was sent any of it.
@@ -93,12 +138,31 @@ impl Messages {
 
     /// The stream for a worker that calls the model so.
     pub(super) fn named(&self, name: Option<&ModelName>) -> Self {
-        self.0.lock().name = name.cloned();
+        if let Reads::Messages { name: here, .. } = &mut self.0.lock().reads {
+            *here = name.cloned();
+        }
         self.clone()
     }
 }
 
 impl Stream {
+    /// The next piece, as the worker is to get it.
+    fn piece(&mut self) -> Result<Option<Bytes>, Fault> {
+        match &self.reads {
+            Reads::Messages { .. } => self.message(),
+            Reads::Bytes(came) if *came > self.most.0 => {
+                let message = format!("the body is over limits.body = {}", self.most);
+                Err(Fault::new(Kind::BodyTooLarge, message))
+            }
+            Reads::Bytes(_) if self.held.is_empty() => Ok(None),
+            Reads::Bytes(_) => {
+                let piece = self.held.split().freeze();
+                self.counted.give_back(piece.len());
+                Ok(Some(piece))
+            }
+        }
+    }
+
     /// The next message, as the worker is to get it.
     fn message(&mut self) -> Result<Option<Bytes>, Fault> {
         let Some(length) = facts::message_length(&self.held)? else {
@@ -117,22 +181,39 @@ impl Stream {
         let message = self.held.split_to(length).freeze();
         self.counted.give_back(length);
         let (model, span) = facts::model_in_message(&message[facts::PREFIX..])?.unzip();
-        if model.as_deref() != Some(self.model.as_str()) {
+        let Reads::Messages {
+            model: routed,
+            name,
+        } = &self.reads
+        else {
+            return Ok(Some(message));
+        };
+        if model.as_deref() != Some(routed.as_str()) {
             let message = "a message of the stream names another model than the first";
             return Err(Fault::new(Kind::BadRequest, message));
         }
-        match (&self.name, span) {
+        match (name, span) {
             (Some(name), Some(span)) => Ok(facts::renamed(&message, span, name).map(Bytes::from)),
             _ => Ok(Some(message)),
         }
     }
 
-    /// The next message, once it is there whole.
-    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+    /// Keeps what came. Of an upload that goes on at once, and need not be counted.
+    fn take(&mut self, piece: &[u8]) -> Result<(), Fault> {
+        match &mut self.reads {
+            Reads::Messages { .. } => self.counted.add(piece.len())?,
+            Reads::Bytes(came) => *came += piece.len() as u64,
+        }
+        self.held.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// The next piece, once it is there whole.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         loop {
-            if let Some(message) = self.message()? {
+            if let Some(piece) = self.piece()? {
                 self.begun = true;
-                return Poll::Ready(Ok(Some(message)));
+                return Poll::Ready(Ok(Some(piece)));
             }
             if self.ended {
                 let is_whole = std::mem::take(&mut self.held).is_empty();
@@ -144,8 +225,7 @@ impl Stream {
                 // Trailers of a request have no meaning here.
                 Some(frame) => {
                     if let Ok(piece) = frame.into_data() {
-                        self.counted.add(piece.len())?;
-                        self.held.extend_from_slice(&piece);
+                        self.take(&piece)?;
                     }
                 }
             }
@@ -153,7 +233,7 @@ impl Stream {
     }
 }
 
-impl Body for Messages {
+impl Body for Sending {
     type Data = Bytes;
     type Error = Fault;
 
@@ -165,8 +245,16 @@ impl Body for Messages {
         if let Some(fault) = &stream.fault {
             return Poll::Ready(Some(Err(fault.clone())));
         }
-        let polled = ready!(stream.poll_message(cx));
+        let polled = ready!(stream.poll_piece(cx));
         stream.fault = polled.as_ref().err().cloned();
         Poll::Ready(polled.map(|message| message.map(Frame::data)).transpose())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let stream = self.0.lock();
+        match (&stream.reads, stream.rest.size_hint().exact()) {
+            (Reads::Bytes(_), Some(rest)) => SizeHint::with_exact(stream.held.len() as u64 + rest),
+            _ => SizeHint::new(),
+        }
     }
 }
