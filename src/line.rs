@@ -16,8 +16,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
 use http::{HeaderName, Request, Response, StatusCode};
+use http_body::Body;
 
-use crate::admission::{Admission, Intake};
+use crate::admission::{Admission, Intake, Paced};
 use crate::clock::Clock;
 use crate::config::Plan;
 use crate::decide::{Ask, Claim, RegionId, Reserved, Shortlist, State, Work, Zones};
@@ -67,7 +68,7 @@ pub struct Opened<B> {
     client: Client,
     head: Parts,
     /// There until a stream takes it along.
-    body: Option<B>,
+    body: Option<Paced<B>>,
     exchange: Box<Exchange>,
 }
 
@@ -78,18 +79,19 @@ pub fn open<B>(app: Arc<App>, client: Client, request: Request<B>) -> Box<Opened
     let (head, body) = request.into_parts();
     let id = head.headers.get(X_REQUEST_ID);
     let exchange = app.observe.open(&head.method, &head.uri, id);
+    let body = Some(app.intake.paced(body));
     Box::new(Opened {
         app,
         client,
         head,
-        body: Some(body),
+        body,
         exchange,
     })
 }
 
 impl<B> Opened<B>
 where
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display + Send,
 {
     /// Answers it. Never fails: a fault becomes the answer that tells it.
@@ -162,11 +164,11 @@ struct Visit<'a> {
 
 async fn walk<B>(
     visit: &Visit<'_>,
-    body: &mut Option<B>,
+    body: &mut Option<Paced<B>>,
     exchange: &mut Exchange,
 ) -> Result<Answer, Fault>
 where
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
     let Visit {
@@ -187,7 +189,7 @@ where
 
     let deadline = inspect::deadline(&head.headers)?; // 400
     let class = inspect::class(&head.headers, &plan.queue, pass.class())?; // 400
-    let held = body::take_in(visit, body, (&way, class), exchange).await?; // 400 408 413 415 429 503
+    let mut held = body::take_in(visit, body, (&way, class), exchange).await?; // 400 408 413 415 429 503
 
     let catalogue = app.fleet.catalogue();
     let offered = Offered {
@@ -233,7 +235,7 @@ where
     let lease = turn(guest, limit, exchange).await; // 403 404 429 503 504
     let lease = lease.map_err(|fault| fault.suggesting(|model| pass.may_use(model)))?;
 
-    let stream = body::stream(body, &way, &facts, (head, &held, &plan));
+    let stream = body::stream(body, visit, &way, &facts, (&mut held, &plan))?; // 503
     let errand = Errand {
         head,
         body: held.bytes(),

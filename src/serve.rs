@@ -15,6 +15,7 @@ mod doorway;
 mod holder;
 mod line;
 mod notify;
+mod open_files;
 mod panics;
 mod ports;
 mod reload;
@@ -34,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use pingora_core::listeners::ListenerConfig;
+use pingora_core::listeners::{ListenerConfig, TcpSocketOptions};
 use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::{Opt, ServerConf};
 use pingora_core::server::{RunArgs, Server};
@@ -61,6 +62,10 @@ pub use reload::Environment;
 use reload::{Desk, Orders, Reloader};
 use signals::{Desks, Signals};
 use upgrade::{Keeper, Sockets, Successor};
+
+/// The most of an answer that the system holds before its client has it. Its own choice grows to megabytes, which a
+/// worker would write for a client that reads nothing (promise P19).
+const UNREAD: usize = 128 << 10;
 
 /// The process id of the running proxy, in the state folder.
 const PID_FILE: &str = "forebay.pid";
@@ -139,7 +144,8 @@ fn begin(start: Start) -> Result<(), StartError> {
     let clock = Clock::start();
     let app = Arc::new(build(plan, clock)?);
     let plan = app.plan.load_full();
-    let gate = Gate::new(clock, plan.limits.clone(), app.observe.clone());
+    let (limits, observe) = (plan.limits.clone(), app.observe.clone());
+    let gate = Gate::new(clock, limits, observe, open_files::most());
     let notifier = Notifier::to(env(notify::VARIABLE).as_deref());
     let desks = Desks {
         app: app.clone(),
@@ -230,7 +236,7 @@ fn build(plan: Plan, clock: Clock) -> Result<App, StartError> {
     Ok(App {
         clock,
         admission: Arc::new(admission),
-        intake: Intake::new(&plan.limits, observe.clone()),
+        intake: Intake::new(clock, &plan.limits, observe.clone()),
         forward: Forward::new(clock, fleet.clone()),
         plan: Arc::new(ArcSwap::from_pointee(plan)),
         observe,
@@ -310,10 +316,13 @@ fn listening(
 ) -> Service<Doorway> {
     let mut service = Service::new(name.to_owned(), doorway);
     service.threads = Some(threads);
+    let mut options = TcpSocketOptions::default();
+    options.tcp_snd_buf = Some(UNREAD);
     for address in addresses {
         // hyper buffers; a second buffer below it would only copy.
-        let listener =
-            ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::unbuffered());
+        let listener = ListenerConfig::tcp(address.to_string())
+            .tcp_socket_options(options.clone())
+            .l4_buffer(L4BufferSettings::unbuffered());
         service.add_listener(listener);
     }
     service

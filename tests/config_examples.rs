@@ -233,7 +233,9 @@ fn defaults_are_what_the_contract_says() {
         buffered = "1GiB"
         header = "64KiB"
         header_timeout = "10s"
+        body_rate = "1KiB"
         idle = "60s"
+        connections_per_address = 0
         [timeouts]
         connect = "3s"
         first_byte = "300s"

@@ -177,7 +177,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "\"DE\"",
     ),
     (
-        "[limits]\nconnections_per_address = 10",
+        "[shadow]",
         "not supported by this version yet",
         "leave it out",
     ),

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use forebay::config;
 use forebay::facts;
+use forebay::forward::headers;
 use forebay::inspect;
 use forebay::rng::Rng;
 use forebay::units::Length;
-use http::Request;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use serde_json::Value;
 
 /// How many inputs are tried of a cheap reader.
@@ -354,6 +355,127 @@ fn a_head_that_is_taken_names_one_host() {
     });
     something_breaks(HEADS, |bytes| {
         names_one_host(bytes, |head| head.headers.contains_key("host"))
+    });
+}
+
+const FIELDS: &[&[u8]] = &[
+    b"connection: close, X-A\nx-a: 1\nx-b: 2\nx-b: 3\nconnection: x-c,\xff\nx-c: 4\nte: trailers\nkeep-alive: 5\n",
+    b"host: a\ncontent-length: 3\nauthorization: k\nx-forwarded-for: 1\nforwarded: for=1\ncookie: a=b\nconnection: content-length, cookie\n",
+    b"content-type: a/b\ntransfer-encoding: chunked\nupgrade: h2c\nproxy-authenticate: b\nx-forebay-reason: c\nconnection: content-type\n",
+];
+
+/// The fields of these lines, as far as the types take them.
+fn fields(bytes: &[u8]) -> HeaderMap {
+    let lines = bytes.split(|byte| *byte == b'\n');
+    lines
+        .filter_map(|line| {
+            let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
+            let name = HeaderName::from_bytes(name.trim_ascii()).ok()?;
+            let value = HeaderValue::from_bytes(value[1..].trim_ascii()).ok()?;
+            Some((name, value))
+        })
+        .collect()
+}
+
+/// Whether those fields pass that are for whoever is at the other end, values and their order per name as they were, and
+/// no others: none of this hop (RFC 9110 §7.6.1), also by `Connection`'s word, and none of `ours`.
+fn only_end_to_end(bytes: &[u8], ours: &[&str], passes: impl Fn(&HeaderMap) -> HeaderMap) -> bool {
+    const HOP: [&str; 6] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let before = fields(bytes);
+    let after = passes(&before);
+    let listed: Vec<u8> = before
+        .get_all("connection")
+        .iter()
+        .fold(Vec::new(), |all, line| {
+            [&all[..], b",", line.as_bytes()].concat()
+        });
+    let ends = |name: &str| {
+        let mut listed = listed.split(|byte| *byte == b',');
+        HOP.contains(&name)
+            || ours
+                .iter()
+                .any(|own| name == *own || own.ends_with('-') && name.starts_with(own))
+            || listed.any(|word| word.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let same = |name: &HeaderName| {
+        let kept = before.get_all(name).iter().filter(|_| !ends(name.as_str()));
+        kept.eq(after.get_all(name).iter())
+    };
+    before.keys().all(same) && after.keys().all(|name| before.contains_key(name))
+}
+
+/// What is the proxy's to say to a worker, where tenants have the keys.
+const OURS: [&str; 8] = [
+    "host",
+    "content-length",
+    "expect",
+    "proxy-authorization",
+    "forwarded",
+    "x-forwarded-",
+    "authorization",
+    "api-key",
+];
+
+#[test]
+fn the_fields_of_a_request_that_pass_are_those_for_its_worker() {
+    nothing_breaks(FIELDS, ROUNDS, |bytes| {
+        only_end_to_end(bytes, &OURS, |fields| headers::passing(fields, true))
+    });
+    // Reads one line of two.
+    something_breaks(FIELDS, |bytes| {
+        only_end_to_end(bytes, &OURS, |fields| {
+            let mut alone = fields.clone();
+            if let Some(first) = alone.remove("connection") {
+                alone.insert("connection", first);
+            }
+            headers::passing(&alone, true)
+        })
+    });
+    // Gives up a list for one odd byte in it.
+    something_breaks(FIELDS, |bytes| {
+        only_end_to_end(bytes, &OURS, |fields| {
+            let is_odd = |value: &HeaderValue| value.to_str().is_err();
+            let mut readable = fields.clone();
+            if fields.get_all("connection").iter().any(is_odd) {
+                readable.remove("connection");
+            }
+            headers::passing(&readable, true)
+        })
+    });
+}
+
+#[test]
+fn the_fields_of_an_answer_that_pass_are_those_for_its_client() {
+    // Whatever `Connection` says, a length is the length: it passes unless a coding makes it void.
+    let told = |fields: &HeaderMap| {
+        let mut fields = fields.clone();
+        headers::presentable(&mut fields);
+        fields
+    };
+    let without_length = |fields: &HeaderMap| {
+        let mut fields = told(fields);
+        fields.remove("content-length");
+        fields
+    };
+    let ours = ["proxy-authenticate", "x-forebay-reason", "content-length"];
+    nothing_breaks(FIELDS, ROUNDS, |bytes| {
+        only_end_to_end(bytes, &ours, without_length)
+    });
+    nothing_breaks(FIELDS, ROUNDS, |bytes| {
+        let before = fields(bytes);
+        let has = |name| before.contains_key(name);
+        let wanted = has("content-length") && !has("transfer-encoding");
+        told(&before).contains_key("content-length") == wanted
+    });
+    something_breaks(FIELDS, |bytes| {
+        only_end_to_end(bytes, &ours, HeaderMap::clone)
     });
 }
 

@@ -21,6 +21,7 @@ use support::engine::knobs::Knobs;
 use support::expect_soon;
 use support::grpc::{GrpcWorker, SERVICE, Talk, framed, naming};
 use support::h2_client::H2Client;
+use support::h2_frames::{H2Frames, field};
 use support::proxy::{Proxy, Setup};
 use support::tls::{Authority, front_for};
 
@@ -542,4 +543,38 @@ fn p31_a_deadline_of_grpc_ends_a_call() {
         &naming("m"),
     );
     assert_eq!(told, (4, Some("deadline".to_owned())));
+}
+
+#[test]
+fn what_is_in_memory_of_a_stream_counts_toward_the_limit_on_all_bodies() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker)
+        .section("[limits]\nbody = \"64KiB\"\nbuffered = \"64KiB\"")
+        .start();
+    let buffered = || proxy.metric("forebay_buffered_bytes", &[]);
+    // A message, and two thirds of another.
+    let first = framed(&naming("m"));
+    let second = framed(&[0x1a; 60 << 10]);
+    let begin = || {
+        let mut frames = H2Frames::connect(proxy.address());
+        let fields = [
+            field(b"content-type", b"application/grpc"),
+            field(b"te", b"trailers"),
+        ];
+        frames.begin(&format!("{SERVICE}ModelStreamInfer"), &fields);
+        frames.data(&first, false);
+        for piece in second[..40 << 10].chunks(10 << 10) {
+            frames.data(piece, false);
+        }
+        frames
+    };
+    let held = begin();
+    expect_soon("it is counted", || buffered() == f64::from(40 << 10));
+    assert_eq!(worker.heard()[0].messages, [naming("m")]);
+    let _refused = begin();
+    let line = &proxy.log_of(1)[0];
+    assert_eq!(line["reason"], "overloaded");
+    assert_eq!(proxy.worker("w")["state"], "up");
+    drop(held);
+    expect_soon("it is given back", || buffered() == 0.0);
 }

@@ -8,7 +8,9 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -209,6 +211,39 @@ fn a_body_that_stops_coming_is_408() {
     let answer = client.answer();
     openai_error(&answer, 408, "request_timeout");
     assert!(client.is_closed());
+    assert_eq!(worker.count(), 0);
+}
+
+#[test]
+fn a_body_that_trickles_is_408_although_it_is_never_silent() {
+    let worker = Engine::start();
+    let proxy = Proxy::before(&worker);
+    let mut reader = TcpStream::connect(proxy.address()).unwrap();
+    let mut writer = reader.try_clone().unwrap();
+    let headers = [("content-length", "1000")];
+    let began = worker.now();
+    writer
+        .write_all(&request("POST", CHAT, &headers, b"{"))
+        .unwrap();
+    let (sender, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 1024];
+        let count = reader.read(&mut bytes).unwrap();
+        sender
+            .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
+            .unwrap();
+    });
+    let told = loop {
+        match answer.recv_timeout(Duration::from_millis(300)) {
+            Ok(told) => break told,
+            Err(_) => writer.write_all(b" ").unwrap(),
+        }
+    };
+    let passed = (worker.now() - began).0;
+    assert!(told.starts_with("HTTP/1.1 408 "), "{told}");
+    assert!(told.contains("limits.body_rate = 1KiB"), "{told}");
+    // Far less than limits.idle, which a byte now and then would have outwaited.
+    assert!((10.0..40.0).contains(&passed), "after {passed} s");
     assert_eq!(worker.count(), 0);
 }
 

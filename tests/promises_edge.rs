@@ -23,8 +23,10 @@ use support::engine::knobs::{Canned, Failure, Framing, Knobs};
 use support::expect_soon;
 use support::h2_client::H2Client;
 use support::h2_frames::{H2Frames, field};
+use support::long::times;
 use support::prompt::{CHAT, chat};
 use support::proxy::Proxy;
+use support::resident::resident;
 
 /// A route that takes any method, in front of one worker.
 fn routed(worker: &Engine) -> Proxy {
@@ -490,8 +492,8 @@ fn p24_an_empty_last_frame_ends_a_body_once() {
 fn p24_floods_end_their_own_connection_and_nothing_else() {
     let worker = Engine::start();
     let proxy = routed(&worker);
-    let before = resident(&proxy);
-    let floods: [(&str, Flood); 4] = [
+    let before = resident(proxy.pid());
+    let floods: [(&str, Flood); 8] = [
         ("resets", |frames| {
             frames.begin("/raw/x", &[]);
             frames.reset()
@@ -499,6 +501,12 @@ fn p24_floods_end_their_own_connection_and_nothing_else() {
         ("continuations", |frames| frames.continuation()),
         ("pings", |frames| frames.ping()),
         ("settings", |frames| frames.settings()),
+        ("priorities", |frames| frames.priority()),
+        ("windows", |frames| frames.window()),
+        ("heads that swell", |frames| frames.bomb()),
+        ("pieces of nothing", |frames| {
+            frames.nothing() || frames.begin("/raw/x", &[]).nothing()
+        }),
     ];
     for (what, send) in floods {
         let mut frames = H2Frames::connect(proxy.address());
@@ -512,19 +520,31 @@ fn p24_floods_end_their_own_connection_and_nothing_else() {
             "{what}"
         );
     }
-    let grown = resident(&proxy).saturating_sub(before);
+    let grown = resident(proxy.pid()).saturating_sub(before);
     assert!(grown <= 16 << 20, "{grown} bytes more");
 }
 
-/// Bytes of memory that the proxy has now.
-fn resident(proxy: &Proxy) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.pid())).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib << 10
+#[test]
+fn p24_a_hundred_streams_that_nobody_reads_take_little_memory() {
+    let worker = Engine::with(Knobs {
+        canned: Some(Canned::ok(&"x".repeat(4 << 20))),
+        ..Knobs::default()
+    });
+    let proxy = routed(&worker);
+    let before = resident(proxy.pid());
+    let mut frames = H2Frames::connect(proxy.address());
+    frames.read_nothing();
+    for _ in 0..100 {
+        frames.post("/raw/x", &[], b"x");
+    }
+    expect_soon("all are answered", || worker.count() == 100);
+    let inflight = || proxy.metric("forebay_inflight", &[]);
+    assert_eq!(inflight(), 100.0);
+    assert_eq!(proxy.call("GET", "/health", "").status, 200);
+    let grown = resident(proxy.pid()).saturating_sub(before);
+    assert!(grown <= 16 << 20, "{grown} bytes more");
+    drop(frames);
+    expect_soon("all are over", || inflight() == 0.0);
 }
 
 #[test]
@@ -590,7 +610,8 @@ fn p26_malformed_requests_harm_nobody() {
     let mut rng = Rng::seeded(26);
     let mut bystander = proxy.connect();
     let mut before = 0;
-    for round in 0..3_000 {
+    let rounds = times(20_000, 100_000);
+    for round in 0..rounds {
         let mut client = proxy.connect();
         client.try_send(&spoilt(&mut rng));
         if round % 50 == 0 {
@@ -599,14 +620,14 @@ fn p26_malformed_requests_harm_nobody() {
             let answer = bystander.call("POST", "/raw/x", "bystander");
             assert_eq!(answer.text(), "bystander", "round {round}");
         }
-        if round == 500 {
-            before = resident(&proxy);
+        if round == rounds / 5 {
+            before = resident(proxy.pid());
         }
     }
     expect_soon("all of them are over", || {
         proxy.metric("forebay_inflight", &[]) == 0.0
     });
-    let grown = resident(&proxy).saturating_sub(before);
+    let grown = resident(proxy.pid()).saturating_sub(before);
     assert!(grown <= 8 << 20, "{grown} bytes more");
     assert!(!proxy.stderr().contains("panicked"), "{}", proxy.stderr());
 }
@@ -1025,7 +1046,7 @@ fn p34_what_cannot_be_unpacked_within_the_limits_is_refused() {
         .worker("w", &worker)
         .section("[limits]\nbody = \"8MiB\"")
         .start();
-    let before = resident(&proxy);
+    let before = resident(proxy.pid());
     let bomb = packed(chat(&"x".repeat(200 << 20)).as_bytes(), "gzip");
     assert!(bomb.len() < 2 << 20);
     let fields = [("content-encoding", "gzip")];
@@ -1036,7 +1057,7 @@ fn p34_what_cannot_be_unpacked_within_the_limits_is_refused() {
             (413, Some("body_too_large"))
         );
     }
-    let grown = resident(&proxy).saturating_sub(before);
+    let grown = resident(proxy.pid()).saturating_sub(before);
     assert!(grown <= 12 << 20, "{grown} bytes more");
     let good = packed(chat("x").as_bytes(), "gzip");
     for (what, body) in [

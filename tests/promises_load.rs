@@ -14,6 +14,7 @@ use support::engine::Engine;
 use support::engine::knobs::Failure;
 use support::prompt::{CHAT, chat, stream};
 use support::proxy::{Proxy, Setup};
+use support::resident::resident;
 use support::{PATIENCE, expect_soon, wait_until};
 
 /// One worker with one place, which somebody holds until the connection is dropped.
@@ -36,17 +37,8 @@ fn waiting(proxy: &Proxy) -> f64 {
 }
 
 /// How much of the machine's memory the proxy has, in MiB.
-fn resident(proxy: &Proxy) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib: f64 = line
-        .unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
-    kib / 1024.0
+fn mebibytes(proxy: &Proxy) -> f64 {
+    resident(proxy.pid()) as f64 / f64::from(1 << 20)
 }
 
 #[test]
@@ -83,7 +75,7 @@ fn p17_the_line_takes_no_more_memory_than_its_bound() {
     let engine = Engine::start();
     let setup = Proxy::setup().queue("bytes = \"48MiB\"\nwait = \"10m\"");
     let (proxy, _held) = crowded(setup, &engine);
-    let before = resident(&proxy);
+    let before = mebibytes(&proxy);
     let body = chat(&"x".repeat(1 << 20));
     let mut clients = Vec::new();
     for number in 1..=47 {
@@ -94,7 +86,7 @@ fn p17_the_line_takes_no_more_memory_than_its_bound() {
         let answer = proxy.chat(&body);
         assert_eq!((answer.status, answer.reason()), (429, Some("queue_full")));
     }
-    let grown = resident(&proxy) - before;
+    let grown = mebibytes(&proxy) - before;
     assert!(grown <= 1.2 * BOUND, "{grown} MiB for a line of {BOUND}");
     // Who leaves makes room for others.
     clients.clear();

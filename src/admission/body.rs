@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http_body::Body;
 use http_body_util::BodyExt;
 
+use super::paced::Paced;
+use crate::clock::Clock;
 use crate::config::plan::Limits;
 use crate::fault::{Fault, Kind};
 use crate::observe::Observe;
@@ -23,6 +26,7 @@ const DISCARD: Duration = Duration::from_secs(1);
 /// Reads bodies within the limits.
 #[derive(Debug)]
 pub struct Intake {
+    clock: Clock,
     limits: ArcSwap<Limits>,
     held: Arc<AtomicU64>,
     observe: Arc<Observe>,
@@ -35,6 +39,7 @@ pub struct Held {
     /// What it says, where it came compressed.
     plain: Option<Bytes>,
     counted: Counted,
+    is_whole: bool,
 }
 
 impl Held {
@@ -43,7 +48,29 @@ impl Held {
             bytes,
             plain: None,
             counted,
+            is_whole: true,
         }
+    }
+
+    /// The beginning of a body whose rest has not come.
+    fn begun(bytes: Bytes, counted: Counted) -> Self {
+        Held {
+            is_whole: false,
+            ..Held::new(bytes, counted)
+        }
+    }
+
+    /// Whether all of it is here.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Gives away what is here, with its count.
+    pub fn take(&mut self) -> (Bytes, Counted) {
+        let none = self.counted.none();
+        let counted = std::mem::replace(&mut self.counted, none);
+        (std::mem::take(&mut self.bytes), counted)
     }
 
     /// The body as it came.
@@ -97,26 +124,57 @@ impl Gathered {
     }
 }
 
-/// Bytes counted against `limits.buffered`.
+/// Bytes in memory, counted against `limits.buffered`.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub struct Counted {
     held: Arc<AtomicU64>,
     observe: Arc<Observe>,
+    limits: Arc<Limits>,
     count: u64,
 }
 
 impl Counted {
-    fn add(&mut self, count: usize) -> u64 {
-        self.count += count as u64;
-        self.observe.metrics.buffer_grew(count as u64);
-        self.held.fetch_add(count as u64, Ordering::AcqRel) + count as u64
+    /// None of them.
+    fn none(&self) -> Self {
+        Counted {
+            held: self.held.clone(),
+            observe: self.observe.clone(),
+            limits: self.limits.clone(),
+            count: 0,
+        }
+    }
+
+    /// So many more.
+    ///
+    /// # Errors
+    /// `overloaded` when that is too much for all together.
+    pub fn add(&mut self, count: usize) -> Result<(), Fault> {
+        let count = count as u64;
+        self.count += count;
+        self.observe.metrics.buffer_grew(count);
+        let all = self.held.fetch_add(count, Ordering::AcqRel) + count;
+        if all <= self.limits.buffered.0 {
+            return Ok(());
+        }
+        let message = format!(
+            "request bodies in memory have reached limits.buffered = {}",
+            self.limits.buffered
+        );
+        Err(Fault::new(Kind::Overloaded, message).retry_after(Seconds(1.0)))
+    }
+
+    /// So many fewer.
+    pub fn give_back(&mut self, count: usize) {
+        let count = (count as u64).min(self.count);
+        self.count -= count;
+        self.observe.metrics.buffer_shrank(count);
+        self.held.fetch_sub(count, Ordering::AcqRel);
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.observe.metrics.buffer_shrank(self.count);
-        self.held.fetch_sub(self.count, Ordering::AcqRel);
+        self.give_back(usize::try_from(self.count).unwrap_or(usize::MAX));
     }
 }
 
@@ -126,16 +184,17 @@ impl Intake {
 
     /// Holds nothing yet.
     #[must_use]
-    pub fn new(limits: &Limits, observe: Arc<Observe>) -> Self {
+    pub fn new(clock: Clock, limits: &Limits, observe: Arc<Observe>) -> Self {
         let held = Arc::new(AtomicU64::new(0));
         Intake {
+            clock,
             limits: ArcSwap::from_pointee(limits.clone()),
             held,
             observe,
         }
     }
 
-    /// Other limits from here on, also for bodies that are arriving.
+    /// Other limits from here on; a body that is arriving keeps some of its own.
     pub fn replan(&self, limits: &Limits) {
         self.limits.store(Arc::new(limits.clone()));
     }
@@ -146,33 +205,66 @@ impl Intake {
         ByteCount(self.held.load(Ordering::Acquire))
     }
 
+    /// A client's body, to be read here.
+    pub fn paced<B>(&self, body: B) -> Paced<B> {
+        Paced::new(body, self.clock, self.limits.load_full())
+    }
+
     /// Reads a body whole; one that came in one piece is not copied.
     ///
     /// # Errors
-    /// `body_too_large`, `overloaded` when all bodies together are too large, `request_timeout` when nothing comes for
-    /// as long as an idle connection may live, `bad_request` when the body is cut or badly framed.
-    pub async fn read<B>(&self, body: &mut B) -> Result<Held, Fault>
+    /// `body_too_large`, `overloaded` when all bodies together are too large, `request_timeout` when it comes too slowly,
+    /// `bad_request` when it is cut or badly framed.
+    pub async fn read<B>(&self, body: &mut Paced<B>) -> Result<Held, Fault>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
+        B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
+        self.gather(body, false).await
+    }
+
+    /// Reads a body as far as there is room for it: one that finds none can flow on from there.
+    ///
+    /// # Errors
+    /// As [`Intake::read`] has them, but `overloaded`.
+    pub async fn read_what_fits<B>(&self, body: &mut Paced<B>) -> Result<Held, Fault>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        self.gather(body, true).await
+    }
+
+    async fn gather<B>(&self, body: &mut Paced<B>, may_flow: bool) -> Result<Held, Fault>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let flows = |fault: &Fault| may_flow && fault.kind == Kind::Overloaded;
         let told = body.size_hint().exact();
         if told.is_some_and(|length| length > self.limits.load().body.0) {
             return Err(self.too_large());
         }
-        let mut counted = self.nothing();
-        let Some(first) = self.next(body).await? else {
+        let mut counted = self.counted();
+        let Some(first) = next(body).await? else {
             return Ok(Held::new(Bytes::new(), counted));
         };
-        self.count(&mut counted, first.len())?;
+        match self.count(&mut counted, first.len()) {
+            Err(fault) if flows(&fault) => return Ok(Held::begun(first, counted)),
+            fits => fits?,
+        }
         if body.is_end_stream() {
             return Ok(Held::new(first, counted));
         }
         let mut all = Gathered::new(told, &first);
         drop(first);
-        while let Some(piece) = self.next(body).await? {
-            self.count(&mut counted, piece.len())?;
+        while let Some(piece) = next(body).await? {
+            let fits = self.count(&mut counted, piece.len());
             all.add(&piece);
+            match fits {
+                Err(fault) if flows(&fault) => return Ok(Held::begun(all.whole(), counted)),
+                fits => fits?,
+            }
         }
         Ok(Held::new(all.whole(), counted))
     }
@@ -183,17 +275,18 @@ impl Intake {
     /// As [`Intake::read`] has them, and those of `enough`.
     pub async fn begin<B>(
         &self,
-        body: &mut B,
+        body: &mut Paced<B>,
         enough: impl Fn(&[u8]) -> Result<bool, Fault>,
     ) -> Result<Held, Fault>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
+        B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let mut counted = self.nothing();
+        body.streams();
+        let mut counted = self.counted();
         let mut all = Vec::new();
         while !enough(&all)? {
-            let Some(piece) = self.next(body).await? else {
+            let Some(piece) = next(body).await? else {
                 break;
             };
             self.count(&mut counted, piece.len())?;
@@ -202,10 +295,12 @@ impl Intake {
         Ok(Held::new(all.into(), counted))
     }
 
-    fn nothing(&self) -> Counted {
+    /// Nothing in memory yet.
+    pub fn counted(&self) -> Counted {
         Counted {
             held: self.held.clone(),
             observe: self.observe.clone(),
+            limits: self.limits.load_full(),
             count: 0,
         }
     }
@@ -214,7 +309,7 @@ impl Intake {
     /// One that says it sends more than that hears the refusal at once; its connection closes, after a moment.
     pub async fn discard<B>(&self, body: &mut B)
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
+        B: Body<Data = Bytes> + Unpin,
     {
         if body.size_hint().lower() > Self::DISCARDED {
             return;
@@ -232,34 +327,11 @@ impl Intake {
         let _ = tokio::time::timeout(DISCARD, reading).await;
     }
 
-    async fn next<B>(&self, body: &mut B) -> Result<Option<Bytes>, Fault>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: std::fmt::Display,
-    {
-        loop {
-            let patience = self.limits.load().idle.to_duration();
-            let frame = match tokio::time::timeout(patience, body.frame()).await {
-                Err(_) => return Err(self.too_slow()),
-                Ok(None) => return Ok(None),
-                Ok(Some(frame)) => frame.map_err(|error| broken(&error))?,
-            };
-            // Trailers of a request have no meaning here (RFC 9110 §6.5.1 lets a recipient drop them).
-            if let Ok(data) = frame.into_data() {
-                return Ok(Some(data));
-            }
-        }
-    }
-
     pub(super) fn count(&self, counted: &mut Counted, more: usize) -> Result<(), Fault> {
-        let all = counted.add(more);
-        if counted.count > self.limits.load().body.0 {
+        if counted.count + more as u64 > self.limits.load().body.0 {
             return Err(self.too_large());
         }
-        if all > self.limits.load().buffered.0 {
-            return Err(self.overloaded());
-        }
-        Ok(())
+        counted.add(more)
     }
 
     fn too_large(&self) -> Fault {
@@ -269,28 +341,20 @@ impl Intake {
         );
         Fault::new(Kind::BodyTooLarge, message)
     }
-
-    fn overloaded(&self) -> Fault {
-        let message = format!(
-            "request bodies in memory have reached limits.buffered = {}",
-            self.limits.load().buffered
-        );
-        Fault::new(Kind::Overloaded, message).retry_after(Seconds(1.0))
-    }
-
-    fn too_slow(&self) -> Fault {
-        Fault::new(
-            Kind::RequestTimeout,
-            format!(
-                "nothing of the body came for limits.idle = {}",
-                self.limits.load().idle
-            ),
-        )
-    }
 }
 
-fn broken(error: &impl std::fmt::Display) -> Fault {
-    Fault::new(Kind::BadRequest, format!("the body can't be read: {error}"))
+/// The next piece of a body. Trailers of a request have no meaning here (RFC 9110 §6.5.1 lets a recipient drop them).
+async fn next<B>(body: &mut Paced<B>) -> Result<Option<Bytes>, Fault>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -318,15 +382,17 @@ mod tests {
             buffered: ByteCount(buffered),
             header: ByteCount(1),
             header_timeout: Seconds(1.0),
+            body_rate: ByteCount(0),
             idle: Seconds(1.0),
+            connections_per_address: 0,
         };
-        Intake::new(&limits, Arc::new(observe))
+        Intake::new(Clock::start(), &limits, Arc::new(observe))
     }
 
     /// A body that comes in pieces and does not say how long it is.
     struct Pieces(VecDeque<&'static str>);
 
-    impl http_body::Body for Pieces {
+    impl Body for Pieces {
         type Data = Bytes;
         type Error = String;
 
@@ -357,14 +423,17 @@ mod tests {
     #[test]
     fn a_body_in_one_piece_is_not_copied() {
         let sent = Bytes::from_static(b"whole");
-        let held = block(intake(10, 10).read(&mut Full::new(sent.clone()))).unwrap();
+        let intake = intake(10, 10);
+        let mut body = intake.paced(Full::new(sent.clone()));
+        let held = block(intake.read(&mut body)).unwrap();
         assert_eq!(held.bytes().as_ptr(), sent.as_ptr());
     }
 
     #[test]
     fn pieces_are_joined_and_counted_until_dropped() {
         let intake = intake(10, 10);
-        let held = block(intake.read(&mut pieces(&["ab", "cd", "e"]))).unwrap();
+        let mut body = intake.paced(pieces(&["ab", "cd", "e"]));
+        let held = block(intake.read(&mut body)).unwrap();
         assert_eq!(&held.bytes()[..], b"abcde");
         assert_eq!(intake.held(), ByteCount(5));
         drop(held);
@@ -395,18 +464,10 @@ mod tests {
     fn both_limits_hold_and_a_refused_body_counts_no_longer() {
         for (body, buffered, kind) in [(4, 100, Kind::BodyTooLarge), (100, 4, Kind::Overloaded)] {
             let intake = intake(body, buffered);
-            assert_eq!(
-                block(intake.read(&mut pieces(&["abc", "def"])))
-                    .unwrap_err()
-                    .kind,
-                kind
-            );
-            assert_eq!(
-                block(intake.read(&mut Full::new(Bytes::from_static(b"abcdef"))))
-                    .unwrap_err()
-                    .kind,
-                kind
-            );
+            let mut in_pieces = intake.paced(pieces(&["abc", "def"]));
+            assert_eq!(block(intake.read(&mut in_pieces)).unwrap_err().kind, kind);
+            let mut whole = intake.paced(Full::new(Bytes::from_static(b"abcdef")));
+            assert_eq!(block(intake.read(&mut whole)).unwrap_err().kind, kind);
             assert_eq!(intake.held(), ByteCount(0));
         }
     }

@@ -4,20 +4,22 @@
 //! values of headers, which may be secrets too. The text is put together by hand because a JSON tree would lose the
 //! order; every string in it is escaped by the JSON library.
 
+mod limits;
 mod tls;
 mod worker;
 
 use std::fmt::Display;
 
 use super::plan::{
-    AccessTarget, ClassPlan, JwtPlan, KeyPlan, Limits, Listen, LogPlan, MachinePlan, Plan,
-    QueuePlan, RegionPlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TimeoutOverrides,
-    Timeouts, WorkerPlan,
+    AccessTarget, ClassPlan, JwtPlan, KeyPlan, Listen, LogPlan, MachinePlan, Plan, QueuePlan,
+    RegionPlan, Retries, RoutePlan, Routing, Secret, TenantPlan, TimeoutOverrides, Timeouts,
+    WorkerPlan,
 };
 use super::words::Choice;
 use crate::clock;
 use crate::decide::{Quotas, RegionId};
 use crate::units::{Seconds, WorkerId};
+use limits::show_limits;
 use tls::show_tls;
 use worker::show_worker;
 
@@ -124,23 +126,6 @@ fn show_region(region: &RegionPlan, regions: &[RegionPlan]) -> String {
 fn region_name(region: Option<RegionId>, regions: &[RegionPlan]) -> String {
     let region = region.and_then(|id| regions.get(usize::from(id.0)));
     or_null(region.map(|region| text(&region.name)))
-}
-
-fn show_limits(limits: &Limits) -> String {
-    let Limits {
-        body,
-        buffered,
-        header,
-        header_timeout,
-        idle,
-    } = limits;
-    object(&[
-        ("body", text(body)),
-        ("buffered", text(buffered)),
-        ("header", text(header)),
-        ("header_timeout", text(header_timeout)),
-        ("idle", text(idle)),
-    ])
 }
 
 fn show_timeouts(timeouts: &Timeouts) -> String {

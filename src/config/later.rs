@@ -18,7 +18,6 @@ const LATER: &[(&str, &[&str])] = &[
         ],
     ),
     ("tenant", &["callback_hosts"]),
-    ("limits", &["body_rate", "connections_per_address"]),
     ("machine", &["tariff", "hours", "wake"]),
     ("worker", &["kv_events"]),
 ];

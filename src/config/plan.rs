@@ -129,8 +129,12 @@ pub struct Limits {
     pub header: Bytes,
     /// The longest a whole head may take to arrive.
     pub header_timeout: Seconds,
+    /// The least that must come of a body in a second; zero asks for nothing.
+    pub body_rate: Bytes,
     /// The longest a kept-alive connection may be silent between requests.
     pub idle: Seconds,
+    /// Connections that one address may have open; zero for as many as it likes.
+    pub connections_per_address: u32,
 }
 
 /// The contract's timers. `None` is `"off"`.

@@ -17,7 +17,7 @@ use super::deadlines::Deadlines;
 use super::headers::{self, Draft};
 use super::judge::{self, Judgement};
 use super::load_report::LoadReport;
-use super::messages::Messages;
+use super::sending::Sending;
 use super::tunnel::Ends;
 use super::{Begun, Errand, Forward};
 use crate::config::plan::WorkerPlan;
@@ -46,7 +46,7 @@ pub(super) struct Begin {
     /// Where it leads, when it opens a tunnel.
     pub ends: Option<Ends>,
     /// The client's stream, which may still be on its way to the worker.
-    pub stream: Option<Messages>,
+    pub stream: Option<Sending>,
 }
 
 /// Why an attempt gave no answer.
@@ -127,7 +127,7 @@ impl Forward {
                 Ok(Begun::new(begin, lease, errand.dialect()))
             }
             Err(failure) => {
-                let spoilt = errand.stream.and_then(Messages::fault);
+                let spoilt = errand.stream.and_then(Sending::fault);
                 let failure = spoilt.map_or(failure, Failure::Spoilt);
                 let judged = judge::failure(&failure);
                 let now = self.clock.now();
@@ -156,7 +156,9 @@ impl Forward {
         let draft = Draft::new(errand, worker_plan, name, &id).map_err(Failure::Unsendable)?;
         let draft = draft.wanting(report);
         let port = port(errand, worker_plan, pool)?;
-        let wanted = errand.facts.streamed || errand.facts.upgrades || errand.stream.is_some();
+        let wanted = errand.facts.streamed
+            || errand.facts.upgrades
+            || errand.stream.is_some_and(Sending::converses);
         let started = exchange.started();
         let mut deadlines = Deadlines::new(&timeouts, wanted, now, started, errand.deadline);
         let at = (worker_plan, pool);
@@ -232,7 +234,7 @@ fn port<'p>(
     worker: &WorkerPlan,
     pool: &'p Arc<Upstream>,
 ) -> Result<&'p Arc<Upstream>, Failure> {
-    if errand.stream.is_some_and(Messages::begun) {
+    if errand.stream.is_some_and(Sending::begun) {
         let message = "the worker failed when it had a part of the stream";
         return Err(Failure::Unsendable(Fault::new(Kind::WorkerFailed, message)));
     }

@@ -24,8 +24,8 @@ use http_body::{Body, Frame, SizeHint};
 use super::attempt::Begin;
 use super::deadlines::Deadlines;
 use super::judge::Judgement;
-use super::messages::Messages;
 use super::relay::Broken;
+use super::sending::Sending;
 use super::tries::Repeating;
 use super::{Begun, headers, refusal};
 use crate::alarm::Alarm;
@@ -57,7 +57,7 @@ pub(super) struct Flow {
     at_border: bool,
     dialect: Dialect,
     /// What the client still sends, where that is a stream.
-    stream: Option<Messages>,
+    stream: Option<Sending>,
     http2: bool,
     deadlines: Deadlines,
     alarm: Alarm,
@@ -184,7 +184,7 @@ impl Flow {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
-                let spoilt = self.stream.as_ref().and_then(Messages::fault);
+                let spoilt = self.stream.as_ref().and_then(Sending::fault);
                 let lost = || {
                     let message = format!("the worker's answer broke off ({error})");
                     Fault::new(Kind::WorkerFailed, message)
@@ -287,7 +287,7 @@ impl Flow {
         };
         let outcome = match fault.kind {
             kind if kind.blame() == Blame::Client => Outcome::Gone,
-            Kind::Deadline => Outcome::Gone,
+            Kind::Deadline | Kind::Overloaded => Outcome::Gone,
             Kind::WorkerFailed => Outcome::Lost,
             _ => Outcome::Failed,
         };

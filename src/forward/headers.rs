@@ -162,14 +162,7 @@ fn body(errand: &Errand<'_>, name: Option<&ModelName>) -> Bytes {
 }
 
 fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -> HeaderMap {
-    let from = &errand.head.headers;
-    let named = named_by_connection(from);
-    let mut headers = HeaderMap::with_capacity(from.len() + 8);
-    let keys_are_ours = !errand.plan.tenants.is_empty();
-    let ends = |name: &HeaderName| named.contains(name) || (keys_are_ours && may_hold_key(name));
-    let passing = from.iter().filter(|(name, _)| passes(name) && !ends(name));
-    headers.extend(passing.map(|(name, value)| (name.clone(), value.clone())));
-
+    let mut headers = passing(&errand.head.headers, !errand.plan.tenants.is_empty());
     if errand.facts.streamed && errand.plan.queue.heartbeat.is_some() {
         // Its answer may follow heartbeats, whose head has promised plain text.
         headers.remove(ACCEPT_ENCODING);
@@ -195,6 +188,17 @@ fn request_headers(errand: &Errand<'_>, worker: &WorkerPlan, id: &HeaderValue) -
     headers
 }
 
+/// The fields of a client that go on to the worker, in their order; keys end here where tenants have them.
+#[must_use]
+pub fn passing(from: &HeaderMap, keys_are_ours: bool) -> HeaderMap {
+    let named = named_by_connection(from);
+    let mut headers = HeaderMap::with_capacity(from.len() + 8);
+    let ends = |name: &HeaderName| named.contains(name) || (keys_are_ours && may_hold_key(name));
+    let passing = from.iter().filter(|(name, _)| passes(name) && !ends(name));
+    headers.extend(passing.map(|(name, value)| (name.clone(), value.clone())));
+    headers
+}
+
 /// Whether a client's field goes on to the worker: neither hop-by-hop, nor ours to say.
 fn passes(name: &HeaderName) -> bool {
     let ours = matches!(
@@ -215,18 +219,29 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// The fields that `Connection` names; usually none.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
+    // By bytes: a name beside an odd one is a name.
+    let lines = headers.get_all(CONNECTION).iter();
+    lines
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
         .collect()
 }
 
 /// Makes a worker's fields fit for the client, and adds ours.
 pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchange, now: Seconds) {
+    presentable(headers);
+    if streamed {
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    }
+    headers.append(SERVER_TIMING, exchange.server_timing(now));
+    if let Some(quota) = exchange.quota() {
+        quota::show(headers, quota);
+    }
+    ours(headers, exchange);
+}
+
+/// Leaves of a worker's fields those that its client may see.
+pub fn presentable(headers: &mut HeaderMap) {
     // A length that `Connection` names is still the length: the client needs it to see where the answer ends. Beside a
     // transfer coding it is void (RFC 9112 §6.3) and would cut the answer short.
     let coded = headers.contains_key(TRANSFER_ENCODING);
@@ -245,19 +260,11 @@ pub(super) fn answer(headers: &mut HeaderMap, streamed: bool, exchange: &Exchang
     if let Some(length) = length {
         headers.insert(CONTENT_LENGTH, length);
     }
-    if streamed {
-        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    }
-    headers.append(SERVER_TIMING, exchange.server_timing(now));
-    if let Some(quota) = exchange.quota() {
-        quota::show(headers, quota);
-    }
-    ours(headers, exchange);
 }
 
 /// Makes the fields behind an answer fit for the client. What is read before a body has no business there, least of all
 /// what only the proxy may say (RFC 9110 §6.5.1).
-pub(super) fn trailers(fields: &mut HeaderMap) {
+pub fn trailers(fields: &mut HeaderMap) {
     let ending: Vec<_> = fields
         .keys()
         .filter(|name| ends_in_trailers(name))

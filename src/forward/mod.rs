@@ -19,17 +19,17 @@ mod deadlines;
 mod flow;
 mod forwarded;
 mod frames;
-mod headers;
+pub mod headers;
 pub mod heartbeat;
 mod judge;
 mod load_report;
-pub mod messages;
 mod pipe;
 mod pipes;
 mod quota;
 pub mod refusal;
 pub mod relay;
 mod retry_after;
+pub mod sending;
 mod signs;
 mod tries;
 pub mod tunnel;
@@ -43,7 +43,7 @@ use http::request::Parts;
 use http::{HeaderName, StatusCode, Version};
 
 use attempt::{Begin, Failure};
-use messages::Messages;
+use sending::Sending;
 use tries::{Repeating, Repeats, Tries};
 
 use crate::clock::Clock;
@@ -82,7 +82,7 @@ pub struct Errand<'a> {
     /// What that says: the same, unless it came compressed.
     pub text: &'a Bytes,
     /// The stream that it begins, if its body is one; that can be sent once.
-    pub stream: Option<&'a Messages>,
+    pub stream: Option<&'a Sending>,
     /// What was read from both.
     pub facts: &'a RequestFacts,
     /// Where it goes.

@@ -1,4 +1,5 @@
-//! What all listeners of a process share: the limits, the count of open connections, and how the process stands to them.
+//! What all listeners of a process share: the limits, the count of open connections, who may come in (`entrance`), and how
+//! the process stands to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 
+use super::entrance::Entrance;
 use crate::clock::Clock;
 use crate::config::plan::Limits;
 use crate::observe::Observe;
@@ -15,6 +17,7 @@ pub struct Gate {
     pub(super) clock: Clock,
     pub(super) limits: ArcSwap<Limits>,
     pub(super) observe: Arc<Observe>,
+    pub(super) entrance: Entrance,
     open: AtomicUsize,
     /// Whether anybody has come in yet.
     visited: AtomicBool,
@@ -26,13 +29,14 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate through which nothing has come yet.
+    /// A gate through which nothing has come yet, of a process that may open so many files.
     #[must_use]
-    pub fn new(clock: Clock, limits: Limits, observe: Arc<Observe>) -> Self {
+    pub fn new(clock: Clock, limits: Limits, observe: Arc<Observe>, files: usize) -> Self {
         Gate {
             clock,
             limits: ArcSwap::from_pointee(limits),
             observe,
+            entrance: Entrance::new(files),
             open: AtomicUsize::new(0),
             visited: AtomicBool::new(false),
             parting: AtomicBool::new(false),

@@ -6,6 +6,7 @@
 //! hyper reads heads. One that it can't read gets hyper's bare 400, 414 or 431 (or a close) and is counted here; what it
 //! lets through and we don't (a missing or doubled Host, CONNECT, odd targets) is refused by the line with a reason.
 
+mod entrance;
 mod gate;
 mod guard;
 mod tls;
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
+use self::entrance::Admitted;
 pub use self::gate::Gate;
 use self::gate::{Phase, Told};
 use self::guard::{Answering, Arriving, Guarded, Pulse};
@@ -70,6 +72,16 @@ impl Plane {
             Plane::Admin(_) => None,
         }
     }
+
+    /// The address that a connection is counted under, and how many that may have; nothing where neither is bounded.
+    fn bounded(&self, peer: Option<IpAddr>, most: u32) -> Option<(IpAddr, u32)> {
+        let Plane::Client(app) = self else {
+            return None;
+        };
+        let stands_for_many = || Client::new(peer, false, false).is_trusted(&app.plan.load());
+        peer.filter(|_| most > 0 && !stands_for_many())
+            .map(|peer| (peer, most))
+    }
 }
 
 /// Serves one connection until it ends. Once the gate drains, the request at hand is answered and no other; once it is
@@ -80,6 +92,15 @@ where
 {
     let inside = gate.enter();
     let mut told = gate.told();
+    let admitted = tokio::select! {
+        biased;
+        admitted = admit(peer, &plane, &gate) => admitted,
+        () = told.to(Phase::Draining) => return,
+    };
+    let _admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err(cause) => return gate.observe.connection_refused(cause),
+    };
     let Some(config) = plane.tls() else {
         converse(
             io,
@@ -106,6 +127,21 @@ where
         Err(Unshaken::Failed) => gate.observe.connection_refused("tls"),
     }
     drop(inside);
+}
+
+/// Lets a client's connection in; the operator's always come in.
+async fn admit(
+    peer: Option<IpAddr>,
+    plane: &Plane,
+    gate: &Gate,
+) -> Result<Option<Admitted>, &'static str> {
+    if matches!(plane, Plane::Admin(_)) {
+        return Ok(None);
+    }
+    let limits = gate.limits.load_full();
+    let address = plane.bounded(peer, limits.connections_per_address);
+    let admitted = gate.entrance.admit(address, limits.header_timeout).await;
+    admitted.map(Some)
 }
 
 /// Finds out which HTTP is spoken, and speaks it.

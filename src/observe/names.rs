@@ -249,7 +249,7 @@ pub const TABLE: &[Row] = &[
         name: "forebay_connections_refused_total",
         kind: Kind::Counter,
         labels: &["cause"],
-        help: "Connections ended before a request's head was read whole.",
+        help: "Connections ended before a request's head was read whole, by why: bad_request, headers_too_large, header_timeout, tls, connections (no place within four fifths of the open-file limit), connections_per_address.",
     },
     Row {
         name: "forebay_access_log_dropped_total",

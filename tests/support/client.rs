@@ -1,10 +1,11 @@
 //! An HTTP/1.1 client that sends exactly the bytes it is given and shows exactly the bytes that come back.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 
 use super::PATIENCE;
 
@@ -111,7 +112,19 @@ impl Client {
 
     /// Connects, if somebody listens.
     pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Client::over(TcpStream::connect_timeout(&address, PATIENCE)?)
+    }
+
+    /// Connects from one of this machine's addresses.
+    #[track_caller]
+    pub fn connect_from(here: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((here, 0)).into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Client::over(socket.into()).unwrap()
+    }
+
+    fn over(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;

@@ -12,10 +12,12 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
@@ -102,6 +104,36 @@ impl H2Frames {
     /// Settings that want to be acknowledged.
     pub fn settings(&mut self) -> bool {
         self.write(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])
+    }
+
+    /// Takes no byte of an answer from here on.
+    pub fn read_nothing(&mut self) -> bool {
+        self.write(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])
+    }
+
+    /// A piece of the stream's body without a byte.
+    pub fn nothing(&mut self) -> bool {
+        self.write(DATA, 0, self.number, b"")
+    }
+
+    /// A stream that is said to matter, or not.
+    pub fn priority(&mut self) -> bool {
+        self.number = self.number.wrapping_add(2);
+        self.write(PRIORITY, 0, self.number, &[0, 0, 0, 0, 7])
+    }
+
+    /// As much room for answers as there can be, again and again.
+    pub fn window(&mut self) -> bool {
+        self.write(WINDOW_UPDATE, 0, 0, &0x7fff_ffff_u32.to_be_bytes())
+    }
+
+    /// A small head that says a long field thousands of times (RFC 7541 §7.3).
+    pub fn bomb(&mut self) -> bool {
+        // A value of 4,000 bytes, kept as entry 62 of the table, and then that entry.
+        let long = [&[0x40, 3][..], b"x-b", &[0x7f, 0xa1, 0x1e], &[b'x'; 4_000]].concat();
+        self.number = self.number.wrapping_add(2);
+        let block = [field(b":method", b"POST"), long, vec![0xbe; 12_000]].concat();
+        self.write(HEADERS, END_HEADERS | END_STREAM, self.number, &block)
     }
 
     /// How the last stream ended: the status of its answer, or nothing when it or the connection was reset.

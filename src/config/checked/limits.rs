@@ -9,7 +9,9 @@ pub fn limits(section: &Section<'_>) -> Option<Limits> {
     let buffered = section.size("buffered");
     let header = section.size("header");
     let header_timeout = section.duration("header_timeout");
+    let body_rate = section.size("body_rate");
     let idle = section.duration("idle");
+    let connections_per_address = section.count("connections_per_address");
     let (body, buffered) = (body?, buffered?);
     if body > buffered {
         let typed = section.given("body").or_else(|| section.given("buffered"));
@@ -23,6 +25,8 @@ pub fn limits(section: &Section<'_>) -> Option<Limits> {
         buffered,
         header: header?,
         header_timeout: header_timeout?,
+        body_rate: body_rate?,
         idle: idle?,
+        connections_per_address: connections_per_address?,
     })
 }

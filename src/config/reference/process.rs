@@ -175,7 +175,7 @@ pub(super) const PROCESS: &[Row] = &[
             most: Bytes(1024 * GIB),
         },
         unset: Unset::Is("\"1GiB\""),
-        purpose: "All request bodies in memory together; a request beyond that is answered 503.",
+        purpose: "All request bodies in memory together; a request beyond that is answered 503, but on a route, where its body flows on to the worker as it comes and is sent once.",
         example: "buffered = \"4GiB\"",
         see: &["limits.body"],
     },
@@ -202,15 +202,37 @@ pub(super) const PROCESS: &[Row] = &[
         see: &["limits.header", "limits.idle"],
     },
     Row {
+        key: "limits.body_rate",
+        kind: Kind::Size {
+            least: Bytes(0),
+            most: Bytes(GIB),
+        },
+        unset: Unset::Is("\"1KiB\""),
+        purpose: "The least that must come of a request body in a second, looked at once it was waited for 10 s: slower ones are answered 408. \"0B\" asks for nothing. Streams of gRPC messages and WebSockets have no rate.",
+        example: "body_rate = \"10KiB\"",
+        see: &["limits.header_timeout", "limits.idle"],
+    },
+    Row {
         key: "limits.idle",
         kind: Kind::Duration {
             least: MILLISECOND,
             most: Seconds(DAY),
         },
         unset: Unset::Is("\"60s\""),
-        purpose: "How long a client's connection is kept open between two requests.",
+        purpose: "How long a client's connection is kept open between two requests. A request body may be silent no longer (408), and neither may a client that does not read its answer.",
         example: "idle = \"2m\"",
-        see: &["limits.header_timeout"],
+        see: &["limits.header_timeout", "limits.body_rate"],
+    },
+    Row {
+        key: "limits.connections_per_address",
+        kind: Kind::Count {
+            least: 0,
+            most: 1_000_000,
+        },
+        unset: Unset::Is("0"),
+        purpose: "The most connections that one client address may have open; 0 for as many as it likes. One too many is closed unread and counts in forebay_connections_refused_total. What is counted is the address at the other end of the connection, of IPv6 its network of 64 bits; proxies that listen.trusted_proxies names are not counted. Connections opened before the limit was set don't count.",
+        example: "connections_per_address = 64",
+        see: &["listen.trusted_proxies", "limits.idle"],
     },
     Row {
         key: "timeouts",
