@@ -146,8 +146,9 @@ impl Observe {
 
     /// The names of all workers that there are or were.
     #[must_use]
-    pub fn worker_names(&self) -> Arc<Vec<Arc<str>>> {
-        self.workers.load_full()
+    pub fn worker_names(&self) -> Vec<Arc<str>> {
+        let workers = self.workers.load();
+        workers.iter().map(|name| name.text.clone()).collect()
     }
 
     /// The name of a worker.

@@ -164,7 +164,7 @@ mod tests {
     use crate::engine::Engine;
     use crate::engine::echo::Echo;
     use crate::fault::Reason;
-    use crate::line::{Device, Platform};
+    use crate::line::Platform;
     use crate::observe::Tally;
     use crate::repository;
     use crate::runner::Runner;
@@ -232,10 +232,7 @@ mod tests {
             most_rows: None,
             labels: Default::default(),
             document: serde_json::Value::Null,
-            device: Device {
-                name: "cpu",
-                fallback: false,
-            },
+            placements: Vec::new(),
             load: Seconds(0.0),
             tally,
             keeping: None,

@@ -119,6 +119,8 @@ impl Description {
             engine: Engine::Step(step),
             kind: Kind::Tensor,
             warmup: Vec::new(),
+            device: None,
+            fallback: None,
         }
     }
 }
