@@ -227,23 +227,26 @@ fn a_body_that_trickles_is_408_although_it_is_never_silent() {
         .unwrap();
     let (sender, answer) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut bytes = [0; 1024];
-        let count = reader.read(&mut bytes).unwrap();
+        let mut bytes = Vec::new();
+        // As far as it comes: the connection ends behind the answer.
+        let _ = reader.read_to_end(&mut bytes);
         sender
-            .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
+            .send(String::from_utf8_lossy(&bytes).into_owned())
             .unwrap();
     });
     let told = loop {
         match answer.recv_timeout(Duration::from_millis(300)) {
             Ok(told) => break told,
-            Err(_) => writer.write_all(b" ").unwrap(),
+            Err(_) => drop(writer.write_all(b" ")),
         }
+        // Far less than limits.idle, which a byte now and then would have outwaited.
+        let passed = (worker.now() - began).0;
+        assert!(passed < 40.0, "still waited for after {passed} s");
     };
     let passed = (worker.now() - began).0;
     assert!(told.starts_with("HTTP/1.1 408 "), "{told}");
     assert!(told.contains("limits.body_rate = 1KiB"), "{told}");
-    // Far less than limits.idle, which a byte now and then would have outwaited.
-    assert!((10.0..40.0).contains(&passed), "after {passed} s");
+    assert!(passed >= 10.0, "after {passed} s");
     assert_eq!(worker.count(), 0);
 }
 
