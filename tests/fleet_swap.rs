@@ -101,6 +101,11 @@ fn a_crowd_by_turns_makes_two_swaps_and_tears_no_answer() {
 fn a_worker_whose_bound_nobody_knows_is_torn() {
     let engine = swaps(Dialect::Ollama, 0);
     let proxy = setup(&engine, "max_inflight = 64").start();
+    // One answer is surely under way: those of a crowd may all be asked for before the first begins.
+    let mut long = proxy.connect();
+    let body = long_body(MODELS[0], 100);
+    long.send(&request("POST", CHAT, &[], body.as_bytes()))
+        .head();
     crowd(&proxy);
     let (swaps, torn) = swapped(&engine);
     assert!(swaps > 4 && torn > 0, "{swaps} {torn}");
