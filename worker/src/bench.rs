@@ -28,10 +28,10 @@ use tokio::runtime::Runtime;
 
 use crate::api;
 use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::engine;
 use crate::line::{App, Model};
 use crate::log::Log;
-use crate::repository::{Found, ModelPlan};
+use crate::repository::{Engine, Found, ModelPlan};
 use crate::serve::load::{Loader, prepare};
 use crate::serve::warm_up::Sizes;
 use crate::serve::{self, Settings, Stop};
@@ -43,6 +43,9 @@ use request::Example;
 
 /// How often everything is measured.
 const ROUNDS: u32 = 3;
+
+/// Why an ensemble is not measured: there is no engine of its own to measure beside it.
+const ENSEMBLE: &str = "an ensemble is measured by its members, each by itself";
 
 /// The largest batch that the worker makes by itself.
 const ROWS: usize = 32;
@@ -66,6 +69,8 @@ pub struct Options {
 pub enum News<'a> {
     /// A round begins: which, of how many.
     Round(&'a ModelName, u32, u32),
+    /// A model is no subject of its own among the others, and why.
+    Passed(&'a ModelName, &'static str),
     /// A model was measured, or could not be.
     Done(&'a ModelName, Result<Report, String>),
 }
@@ -93,6 +98,11 @@ pub fn run(
         client,
     };
     for (name, plan) in chosen {
+        let ensemble = matches!(&plan, Ok(plan) if matches!(plan.engine, Engine::Ensemble(_)));
+        if ensemble && options.model.is_none() {
+            tell(News::Passed(&name, ENSEMBLE));
+            continue;
+        }
         let measured = plan.and_then(|plan| bench.measure(&plan, tell));
         bench.app.registry.forget(&name);
         tell(News::Done(&name, measured));
@@ -144,7 +154,7 @@ struct Subject {
     model: Arc<Model>,
     example: Example,
     /// Instances of its engine beside those that serve.
-    engines: Vec<Box<dyn Engine>>,
+    engines: Vec<Box<dyn engine::Engine>>,
     /// The most rows that run together.
     rows: usize,
 }
@@ -192,6 +202,9 @@ impl Bench<'_> {
 
     /// A model, loaded and in service.
     fn subject(&self, plan: &ModelPlan) -> Result<Subject, String> {
+        if let Engine::Ensemble(_) = plan.engine {
+            return Err(ENSEMBLE.into());
+        }
         let versions = self.loader.load(plan, &self.app.ledger);
         if let Some(problem) = versions
             .iter()

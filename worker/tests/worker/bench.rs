@@ -5,7 +5,9 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::support::models::{configure, put_embedding, put_plus, put_positions, put_types};
+use crate::support::models::{
+    configure, put_described, put_embedding, put_plus, put_positions, put_types,
+};
 use crate::support::{command, library};
 
 /// A run that is short, since its figures are of no interest here.
@@ -115,6 +117,30 @@ fn each_model_of_a_folder_is_measured() {
         names.contains(&"BYTES") && names.contains(&"BF16"),
         "{names:?}"
     );
+}
+
+#[test]
+fn an_ensemble_is_passed_over() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    let whole = r#"
+        platform: "ensemble"
+        input [ { name: "l" data_type: TYPE_FP32 dims: [ -1, 2 ] }, { name: "r" data_type: TYPE_FP32 dims: [ -1, 2 ] } ]
+        output { name: "total" data_type: TYPE_FP32 dims: [ -1, 2 ] }
+        ensemble_scheduling { step {
+          model_name: "plus" input_map [ { key: "a" value: "l" }, { key: "b" value: "r" } ]
+          output_map { key: "sum" value: "total" }
+        } }"#;
+    put_described(models.path(), "whole", &[("config.pbtxt", whole)]);
+    let output = bench(models.path(), &["--json", "--concurrency-range", "1"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("whole: passed over: "), "{said}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["models"].as_array().unwrap().len(), 1, "{told}");
+    let (code, said) = refused(models.path(), &["whole"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("by its members"), "{said}");
 }
 
 #[test]
