@@ -14,10 +14,11 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use forebay::facts::length_prefixed;
 use http::HeaderMap;
+use serde_json::Value;
 
 use support::client::Answer;
 use support::engine::Engine;
-use support::engine::knobs::Knobs;
+use support::engine::knobs::{Failure, Knobs};
 use support::expect_soon;
 use support::grpc::{GrpcWorker, SERVICE, Talk, framed, naming};
 use support::h2_client::H2Client;
@@ -531,10 +532,75 @@ fn p31_a_stream_on_a_route_passes_as_it_comes() {
     );
 }
 
+/// The states of two workers after six streams were cut by a timer, each after `bytes`, by a client that says no more.
+fn states_after_silence(urls: [String; 2], path: &str, bytes: &[u8], ends: bool) -> Vec<Value> {
+    let [one, other] = urls;
+    let proxy = Proxy::setup()
+        .worker_at("a", &one, GENERIC)
+        .worker_at("b", &other, GENERIC)
+        .section("[timeouts]\nfirst_byte = \"100ms\"\nbetween_bytes = \"100ms\"")
+        .section("[routing]\npolicy = \"round_robin\"")
+        .section("[[route]]\npath = \"/other.Service/*\"")
+        .start();
+    let fields = [
+        field(b"content-type", b"application/grpc"),
+        field(b"te", b"trailers"),
+    ];
+    let silent: Vec<H2Frames> = (0..6)
+        .map(|_| {
+            let mut frames = H2Frames::connect(proxy.address());
+            frames.begin(path, &fields).data(bytes, ends);
+            frames
+        })
+        .collect();
+    for line in proxy.log_of(6) {
+        let reason = line["reason"].as_str().unwrap();
+        assert!(
+            ["first_byte_timeout", "stalled"].contains(&reason),
+            "{line}"
+        );
+    }
+    drop(silent);
+    ["a", "b"]
+        .map(|name| proxy.worker(name)["state"].clone())
+        .into()
+}
+
+#[test]
+fn a_stream_whose_client_says_no_more_is_held_against_no_worker() {
+    let route = "/other.Service/Talk";
+    let infer = format!("{SERVICE}ModelStreamInfer");
+    let message = framed(&naming("m"));
+    // Their heads come at once.
+    let workers = [GrpcWorker::start(), GrpcWorker::start()];
+    let urls = || [workers[0].url(), workers[1].url()];
+    for path in [route, &infer] {
+        assert_eq!(
+            states_after_silence(urls(), path, &message, false),
+            ["up", "up"]
+        );
+    }
+    // Nothing comes from these.
+    let hung = [(); 2].map(|()| Engine::h2c(Knobs::default()));
+    for engine in &hung {
+        engine.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
+    }
+    let urls = || [hung[0].url(), hung[1].url()];
+    assert_eq!(
+        states_after_silence(urls(), route, &message, false),
+        ["up", "up"]
+    );
+    // These have all that they will get, and are late.
+    for (path, ends) in [(route, true), (&infer[..], false)] {
+        let states = states_after_silence(urls(), path, &message, ends);
+        assert!(states.contains(&"ejected".into()), "{path}: {states:?}");
+    }
+}
+
 #[test]
 fn p31_a_deadline_of_grpc_ends_a_call() {
     let worker = Engine::h2c(Knobs::default());
-    worker.tune(|knobs| knobs.fail(support::engine::knobs::Failure::Hang, u64::MAX));
+    worker.tune(|knobs| knobs.fail(Failure::Hang, u64::MAX));
     let proxy = Proxy::before(&worker);
     let told = status(
         &proxy,

@@ -215,6 +215,49 @@ fn a_body_that_stops_coming_is_408() {
 }
 
 #[test]
+fn a_worker_is_not_late_while_an_upload_comes() {
+    let workers = [Engine::start(), Engine::start()];
+    let proxy = Proxy::setup()
+        .worker("a", &workers[0])
+        .worker("b", &workers[1])
+        .section("[timeouts]\nanswer = \"100ms\"")
+        .section("[limits]\nbody = \"1MiB\"\nbuffered = \"1MiB\"")
+        .section("[[route]]\npath = \"/raw/*\"")
+        .start();
+    let upload = |length: usize| {
+        let mut client = proxy.connect();
+        let told = length.to_string();
+        let body = vec![b'x'; length - 1];
+        client.send(&request(
+            "POST",
+            "/raw/x",
+            &[("content-length", &told)],
+            &body,
+        ));
+        client
+    };
+    // It fills the memory, so that the others flow.
+    let _fills = upload(1000 << 10);
+    expect_soon("it is held", || {
+        proxy.metric("forebay_buffered_bytes", &[]) > 900e3
+    });
+    for _ in 0..4 {
+        let mut client = upload(200 << 10);
+        let began = workers[0].now();
+        let mut fires = 0.0;
+        expect_soon("the timer would have fired twice", || {
+            fires = (workers[0].now() - began).0 / 0.1;
+            fires > 2.0
+        });
+        client.send(b"x");
+        assert_eq!(client.answer().status, 200, "after {fires} spans");
+    }
+    let late = [("worker", "a"), ("outcome", "answer_timeout")];
+    assert_eq!(proxy.metric("forebay_attempts_total", &late), 0.0);
+    assert_eq!(proxy.worker("a")["state"], "up");
+}
+
+#[test]
 fn a_body_that_trickles_is_408_although_it_is_never_silent() {
     let worker = Engine::start();
     let proxy = Proxy::before(&worker);

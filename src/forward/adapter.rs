@@ -21,7 +21,7 @@ impl Forward {
         worker: WorkerId,
         (plan, upstream): (&WorkerPlan, &Arc<Upstream>),
         errand: &Errand<'_>,
-        deadlines: &Deadlines,
+        deadlines: &mut Deadlines,
     ) -> Result<(), Failure> {
         let model = errand.facts.model.as_ref();
         let Some(adapter) = model.and_then(|model| self.fleet.to_load(worker, model)) else {
@@ -29,7 +29,8 @@ impl Forward {
         };
         let loading = async { Ok(self.fleet.load(worker, &adapter, plan, upstream).await) };
         // Boxed, so that the many requests without an adapter need no room for it.
-        match self.in_time(deadlines, None, Box::pin(loading)).await {
+        let loading = Box::pin(loading);
+        match self.in_time(deadlines, None, None, loading).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(NotLoaded::Lost(loss))) => Err(Failure::from(loss)),
             Ok(Err(NotLoaded::Refused(why))) => Err(Failure::Unloaded(why)),

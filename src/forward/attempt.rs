@@ -162,13 +162,15 @@ impl Forward {
         let started = exchange.started();
         let mut deadlines = Deadlines::new(&timeouts, wanted, now, started, errand.deadline);
         let at = (worker_plan, pool);
-        self.ready_adapter(worker, at, errand, &deadlines).await?;
+        self.ready_adapter(worker, at, errand, &mut deadlines)
+            .await?;
         exchange.upstream_sent(self.clock.now());
         let draft = || draft.request();
         let mut resend = Resend::allowed(tally.may_resend());
         let sent = {
             let sending = pin!(port.send(&draft, timeouts.connect, &mut resend));
-            self.in_time(&deadlines, None, sending).await
+            self.in_time(&mut deadlines, None, errand.stream, sending)
+                .await
         };
         if resend.done() {
             tally.resent();
@@ -190,7 +192,8 @@ impl Forward {
         let waits = built_in && errand.stream.is_none();
         let first = if waits || judged.ending != Ending::Answer {
             let piece = pin!(first_piece(&mut body));
-            self.in_time(&deadlines, Some(self.clock.now()), piece)
+            let begun = Some(self.clock.now());
+            self.in_time(&mut deadlines, begun, errand.stream, piece)
                 .await?
         } else {
             None
@@ -207,24 +210,36 @@ impl Forward {
         })
     }
 
-    /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet.
+    /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet. As long as the
+    /// client sends an upload, the worker is not late; and when both ends of a stream are silent, nobody is to be blamed.
     pub(super) async fn in_time<T>(
         &self,
-        deadlines: &Deadlines,
+        deadlines: &mut Deadlines,
         begun: Option<Seconds>,
-        sending: impl Future<Output = Result<T, Loss>>,
+        stream: Option<&Sending>,
+        mut sending: impl Future<Output = Result<T, Loss>> + Unpin,
     ) -> Result<T, Failure> {
-        let Some((due, kind, name, span)) = deadlines.next(None, begun) else {
-            return sending.await.map_err(Failure::from);
-        };
-        match timeout_at(self.clock.instant(due).into(), sending).await {
-            Ok(result) => result.map_err(Failure::from),
-            Err(_) => {
-                let passed = self.clock.now() - (due - span);
-                let message = format!("no answer began within {name} = {span} ({passed} passed)");
-                Err(Failure::TimedOut(Fault::new(kind, message)))
+        while let Some((due, kind, name, span)) = deadlines.next(None, begun) {
+            let owing = stream.filter(|stream| stream.owes());
+            if let Ok(result) = timeout_at(self.clock.instant(due).into(), &mut sending).await {
+                return result.map_err(Failure::from);
             }
+            let now = self.clock.now();
+            let owing = owing.filter(|_| kind != Kind::Deadline);
+            // Having owed, and owing no more, it ended at some time in between.
+            if owing.is_some_and(|stream| !stream.owes() || !stream.converses()) {
+                deadlines.owed(now);
+                continue;
+            }
+            let passed = now - (due - span);
+            let message = format!("no answer began within {name} = {span} ({passed} passed)");
+            let fault = Fault::new(kind, message);
+            return Err(match owing {
+                Some(_) => Failure::Spoilt(fault),
+                None => Failure::TimedOut(fault),
+            });
         }
+        sending.await.map_err(Failure::from)
     }
 }
 

@@ -1,4 +1,7 @@
 //! The timers of one attempt: which run, and which fires first.
+//!
+//! What is waited for of a worker counts from when the client had sent its part: a worker that waits for the rest of an
+//! upload is not late.
 
 use crate::config::plan::Timeouts;
 use crate::fault::Kind;
@@ -12,6 +15,8 @@ pub(super) struct Deadlines {
     total: Option<(Seconds, Limit)>,
     first_byte: Option<(Seconds, Seconds)>,
     silence: Option<Seconds>,
+    /// When the client was last seen to owe a part of its request.
+    owed: Option<Seconds>,
     /// How long an end of a tunnel is silent before it is asked whether it lives.
     pub(super) ping: Option<Seconds>,
 }
@@ -34,6 +39,7 @@ impl Deadlines {
             total: Limit::of(timeouts.total, deadline).map(|limit| (started + limit.span, limit)),
             first_byte: after(now, timeouts.first_byte.filter(|_| streamed)),
             silence: timeouts.between_bytes,
+            owed: None,
             ping: timeouts.ping,
         }
     }
@@ -43,18 +49,35 @@ impl Deadlines {
         self.answer = None;
     }
 
+    /// The client owed a part of its request at this time.
+    pub(super) fn owed(&mut self, now: Seconds) {
+        self.owed = Some(now);
+    }
+
     /// The timer that fires first; `heard` is when bytes last came, if any did, else `begun` is when the head came.
     pub(super) fn next(&self, heard: Option<Seconds>, begun: Option<Seconds>) -> Option<Timer> {
         let first_byte = self.first_byte.filter(|_| heard.is_none());
         // Silence is measured inside an answer; before a stream's first byte its own timer runs.
         let inside = heard.or(begun.filter(|_| first_byte.is_none()));
         let silence = inside.and_then(|since| self.silence.map(|span| (since + span, span)));
+        let owed = |(at, span): (Seconds, Seconds)| match self.owed {
+            Some(owed) => (at.max(owed + span), span),
+            None => (at, span),
+        };
         let total = self.total.map(|(at, limit)| (at, limit.span));
         let total_name = self.total.map_or("", |(_, limit)| limit.name);
         let timers = [
-            (first_byte, Kind::FirstByteTimeout, "timeouts.first_byte"),
-            (self.answer, Kind::AnswerTimeout, "timeouts.answer"),
-            (silence, Kind::Stalled, "timeouts.between_bytes"),
+            (
+                first_byte.map(owed),
+                Kind::FirstByteTimeout,
+                "timeouts.first_byte",
+            ),
+            (
+                self.answer.map(owed),
+                Kind::AnswerTimeout,
+                "timeouts.answer",
+            ),
+            (silence.map(owed), Kind::Stalled, "timeouts.between_bytes"),
             (total, Kind::Deadline, total_name),
         ];
         let running = timers
@@ -122,6 +145,26 @@ mod tests {
             fires(&answer, Some(1800.0), None),
             Some((1860.0, Kind::Stalled))
         );
+    }
+
+    #[test]
+    fn a_worker_has_its_time_after_what_the_client_owes() {
+        let limit = Timeouts {
+            total: Some(Seconds(5000.0)),
+            ..timeouts()
+        };
+        let mut upload = Deadlines::new(&limit, false, Seconds(10.0), Seconds(5.0), None);
+        upload.owed(Seconds(1000.0));
+        assert_eq!(
+            fires(&upload, None, None),
+            Some((2800.0, Kind::AnswerTimeout))
+        );
+        assert_eq!(
+            fires(&upload, Some(20.0), None),
+            Some((1060.0, Kind::Stalled))
+        );
+        upload.owed(Seconds(4000.0));
+        assert_eq!(fires(&upload, None, None), Some((5005.0, Kind::Deadline)));
     }
 
     #[test]

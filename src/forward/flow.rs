@@ -260,16 +260,20 @@ impl Flow {
 
     /// The timer that has fired.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
-        let Some((due, kind, name, span)) = self.deadlines.next(self.heard, Some(self.begun))
-        else {
-            return Poll::Pending;
-        };
-        ready!(self.alarm.poll(cx, due));
-        let passed = self.clock.now() - (due - span);
-        Poll::Ready(Fault::new(
-            kind,
-            format!("{name} = {span} fired after {passed}"),
-        ))
+        while let Some((due, kind, name, span)) = self.deadlines.next(self.heard, Some(self.begun))
+        {
+            ready!(self.alarm.poll(cx, due));
+            let now = self.clock.now();
+            let owes = |stream: &Sending| stream.owes() && !stream.converses();
+            if kind != Kind::Deadline && self.stream.as_ref().is_some_and(owes) {
+                self.deadlines.owed(now);
+                continue;
+            }
+            let passed = now - (due - span);
+            let message = format!("{name} = {span} fired after {passed}");
+            return Poll::Ready(Fault::new(kind, message));
+        }
+        Poll::Pending
     }
 
     /// Ends a flow that can't be completed.
@@ -289,6 +293,8 @@ impl Flow {
             kind if kind.blame() == Blame::Client => Outcome::Gone,
             Kind::Deadline | Kind::Overloaded => Outcome::Gone,
             Kind::WorkerFailed => Outcome::Lost,
+            // Both ends of a stream are silent, and it may be the client's turn.
+            _ if self.stream.as_ref().is_some_and(Sending::goes_on) => Outcome::Gone,
             _ => Outcome::Failed,
         };
         self.release(fault.kind.label(), outcome, now);

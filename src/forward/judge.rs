@@ -16,7 +16,7 @@
 //! | lost | `reset` | lost it, as one does that dies | yes |
 //! | no HTTP | `malformed` | failed | yes |
 //! | a timer of the worker's | its reason | failed | yes |
-//! | the client's own stream is at fault | its reason | – | no |
+//! | the client's own stream is at fault, or neither of its ends says anything | its reason | – | no |
 //! | `timeouts.total`, `x-forebay-deadline` | `deadline` | – | no |
 //!
 //! HTTP has 4xx for requests that can't be served; gRPC's servers answer 2 or 13 also to a message that they can't read. So

@@ -131,6 +131,17 @@ impl Sending {
         !matches!(self.0.lock().reads, Reads::Upload { .. })
     }
 
+    /// Whether its client may still send some of it.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.0.lock().ended
+    }
+
+    /// Whether a worker may be waiting for more of it before it answers at all: of KServe's service it had a whole message.
+    pub(super) fn owes(&self) -> bool {
+        let stream = self.0.lock();
+        !stream.ended && !matches!(stream.reads, Reads::Messages { .. })
+    }
+
     /// Whether a worker was sent any of it.
     pub(super) fn begun(&self) -> bool {
         self.0.lock().begun
