@@ -530,6 +530,7 @@ fn p31_a_stream_on_a_route_passes_as_it_comes() {
         (&line["route"], &line["reason"]),
         (&"/other.Service/*".into(), &"ok".into())
     );
+    assert_eq!(line["bytes_in"], 3 * 5 + 8 + 7 + 70_000);
 }
 
 /// The states of two workers after six streams were cut by a timer, each after `bytes`, by a client that says no more.
@@ -641,6 +642,18 @@ fn what_is_in_memory_of_a_stream_counts_toward_the_limit_on_all_bodies() {
     let line = &proxy.log_of(1)[0];
     assert_eq!(line["reason"], "overloaded");
     assert_eq!(proxy.worker("w")["state"], "up");
+    // So does what a compressed message says.
+    let packed = compressed(&gzip(&[0x1a; 60 << 10]));
+    assert!(packed.len() < 1 << 10);
+    let fields = [
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("grpc-encoding", "gzip"),
+    ];
+    let target = format!("{SERVICE}ModelStreamInfer");
+    let bytes = [&first[..], &packed].concat();
+    H2Client::connect(proxy.address()).call_for_trailers("POST", &target, &fields, &bytes);
+    assert_eq!(proxy.log_of(2)[1]["reason"], "overloaded");
     drop(held);
     expect_soon("it is given back", || buffered() == 0.0);
 }

@@ -8,10 +8,13 @@
 
 use std::io::Read;
 
+use bytes::buf::Reader;
+use bytes::{Buf, Bytes};
 use flate2::bufread::{GzDecoder, ZlibDecoder};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderName};
 
+use super::body::Counted;
 use crate::facts::{self, PREFIX};
 use crate::fault::{Fault, Kind};
 use crate::units::Bytes as ByteCount;
@@ -20,6 +23,9 @@ const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 /// Undone at a time; others have their turn in between.
 pub(super) const STEP: usize = 64 << 10;
+
+/// Undone at first of a message, which may be short.
+const LEAST: usize = 4 << 10;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,45 +67,73 @@ impl Coding {
             _ => None,
         }
     }
+}
 
-    /// What a message of a stream says, without its prefix.
+/// A compressed message of a stream as it is undone.
+pub struct Unpacking {
+    decoder: Decoder,
+    plain: Vec<u8>,
+    most: ByteCount,
+}
+
+impl Unpacking {
+    /// Begins, where a message is compressed.
     ///
     /// # Errors
-    /// `unsupported_encoding` when it is so in a way that is not known here, `body_too_large`, `bad_request`.
-    pub fn message(
-        coding: Option<Self>,
-        message: &[u8],
+    /// `unsupported_encoding` when it is so in a way that is not known here.
+    pub fn of(
+        coding: Option<Coding>,
+        message: &Bytes,
         most: ByteCount,
-    ) -> Result<Option<Vec<u8>>, Fault> {
+    ) -> Result<Option<Self>, Fault> {
         if !facts::is_compressed(message) {
             return Ok(None);
         }
-        let packed = message.get(PREFIX..).unwrap_or_default();
-        let mut decoder = Decoder::new(coding.ok_or_else(unknown)?, packed);
-        let mut plain = Vec::new();
-        let mut scratch = vec![0; STEP];
-        loop {
-            let more = decoder.read(&mut scratch)?;
-            plain.extend_from_slice(&scratch[..more]);
-            if plain.len() as u64 > most.0 {
-                let message = format!("a message says more than limits.body = {most}");
-                return Err(Fault::new(Kind::BodyTooLarge, message));
-            }
-            if more == 0 {
-                return decoder.end().map(|()| Some(plain));
-            }
+        let decoder = Decoder::new(coding.ok_or_else(unknown)?, message.slice(PREFIX..));
+        let plain = Vec::new();
+        Ok(Some(Unpacking {
+            decoder,
+            plain,
+            most,
+        }))
+    }
+
+    /// A piece more: whether there may be another. The room that it takes is counted.
+    ///
+    /// # Errors
+    /// `body_too_large`, `overloaded`, `bad_request` when it can't be undone.
+    pub fn step(&mut self, counted: &mut Counted) -> Result<bool, Fault> {
+        let (length, room) = (self.plain.len(), self.plain.capacity());
+        self.plain.resize(length + length.clamp(LEAST, STEP), 0);
+        counted.add(self.plain.capacity() - room)?;
+        let more = self.decoder.read(&mut self.plain[length..])?;
+        self.plain.truncate(length + more);
+        if self.plain.len() as u64 > self.most.0 {
+            let message = format!("a message says more than limits.body = {}", self.most);
+            return Err(Fault::new(Kind::BodyTooLarge, message));
         }
+        if more == 0 {
+            self.decoder.ended()?;
+        }
+        Ok(more > 0)
+    }
+
+    /// What it says, without its prefix; its capacity is counted still.
+    #[must_use]
+    pub fn said(self) -> Vec<u8> {
+        self.plain
     }
 }
 
 /// A compressed body as it is undone.
-pub(super) enum Decoder<'a> {
-    Gzip(GzDecoder<&'a [u8]>),
-    Deflate(ZlibDecoder<&'a [u8]>),
+pub(super) enum Decoder {
+    Gzip(GzDecoder<Reader<Bytes>>),
+    Deflate(ZlibDecoder<Reader<Bytes>>),
 }
 
-impl<'a> Decoder<'a> {
-    pub(super) fn new(coding: Coding, packed: &'a [u8]) -> Self {
+impl Decoder {
+    pub(super) fn new(coding: Coding, packed: Bytes) -> Self {
+        let packed = packed.reader();
         match coding {
             Coding::Gzip => Decoder::Gzip(GzDecoder::new(packed)),
             Coding::Deflate => Decoder::Deflate(ZlibDecoder::new(packed)),
@@ -107,12 +141,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// Nothing may stand behind it.
-    pub(super) fn end(self) -> Result<(), Fault> {
+    pub(super) fn ended(&self) -> Result<(), Fault> {
         let rest = match self {
-            Decoder::Gzip(decoder) => decoder.into_inner(),
-            Decoder::Deflate(decoder) => decoder.into_inner(),
+            Decoder::Gzip(decoder) => decoder.get_ref(),
+            Decoder::Deflate(decoder) => decoder.get_ref(),
         };
-        if rest.is_empty() {
+        if !rest.get_ref().has_remaining() {
             Ok(())
         } else {
             Err(bad("something stands behind the compressed body"))

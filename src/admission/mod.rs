@@ -19,7 +19,7 @@ mod watched;
 
 pub use accounts::{Account, Accounts, FileState, keep_accounts};
 pub use body::{Counted, Held, Intake};
-pub use coding::Coding;
+pub use coding::{Coding, Unpacking};
 pub use keys::may_hold_key;
 pub use paced::Paced;
 pub use pass::Pass;

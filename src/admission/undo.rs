@@ -6,6 +6,8 @@
 //! A gRPC message is compressed by itself, as `grpc-encoding` says, and its flag tells whether it is (gRPC over HTTP/2).
 //! It is held to the same.
 
+use bytes::Bytes;
+
 use super::Intake;
 use super::body::{Counted, Held};
 use super::coding::{Coding, Decoder, STEP, bad, unknown};
@@ -22,7 +24,8 @@ impl Intake {
             return Ok(());
         };
         let packed = held.bytes().clone();
-        let plain = self.unpack(held.counted(), coding, &packed).await?;
+        let room = (0, 0);
+        let plain = self.unpack(held.counted(), coding, packed, room).await?;
         held.says(plain.into());
         Ok(())
     }
@@ -38,26 +41,32 @@ impl Intake {
             return Ok(());
         };
         let coding = coding.ok_or_else(unknown)?;
-        let plain = self.unpack(held.counted(), coding, packed).await?;
-        let mut text = facts::framed(&[&plain]).ok_or_else(|| bad("the message is too long"))?;
-        text.extend_from_slice(&body[PREFIX + packed.len()..]);
+        let rest = &body[PREFIX + packed.len()..];
+        let packed = body.slice_ref(packed);
+        let room = (PREFIX, rest.len());
+        let mut text = self.unpack(held.counted(), coding, packed, room).await?;
+        let prefix = facts::message_prefix(text.len() - PREFIX);
+        text[..PREFIX].copy_from_slice(&prefix.ok_or_else(|| bad("the message is too long"))?);
+        text.extend_from_slice(rest);
         held.says(text.into());
         Ok(())
     }
 
-    /// What is compressed there, counted toward the limits.
+    /// What is compressed there, counted toward the limits, behind room for this much and with room for so much behind it.
     async fn unpack(
         &self,
         counted: &mut Counted,
         coding: Coding,
-        packed: &[u8],
+        packed: Bytes,
+        (before, behind): (usize, usize),
     ) -> Result<Vec<u8>, Fault> {
+        let mut decoder = Decoder::new(coding, packed.clone());
+        let length = before + self.measure(counted, &mut decoder).await?;
+        decoder.ended()?;
+        let mut plain = Vec::with_capacity(length + behind);
+        plain.resize(length, 0);
         let mut decoder = Decoder::new(coding, packed);
-        let length = self.measure(counted, &mut decoder).await?;
-        decoder.end()?;
-        let mut plain = vec![0; length];
-        let mut decoder = Decoder::new(coding, packed);
-        let mut filled = 0;
+        let mut filled = before;
         while filled < length {
             let step = (filled + STEP).min(length);
             filled += decoder.read(&mut plain[filled..step])?;
@@ -67,11 +76,7 @@ impl Intake {
     }
 
     /// How much it says, counted toward the limits. Told before it is kept, so that a bomb takes no memory.
-    async fn measure(
-        &self,
-        counted: &mut Counted,
-        decoder: &mut Decoder<'_>,
-    ) -> Result<usize, Fault> {
+    async fn measure(&self, counted: &mut Counted, decoder: &mut Decoder) -> Result<usize, Fault> {
         let mut scratch = vec![0; STEP];
         let mut length = 0;
         loop {

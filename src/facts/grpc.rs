@@ -205,9 +205,15 @@ pub fn length_prefixed(text: &[u8]) -> Vec<u8> {
 /// A message with its prefix; nothing when it is longer than a prefix can say.
 #[must_use]
 pub fn framed(message: &[&[u8]]) -> Option<Vec<u8>> {
-    let length: usize = message.iter().map(|part| part.len()).sum();
-    let length = u32::try_from(length).ok()?.to_be_bytes();
-    Some([&[&[0][..], &length], message].concat().concat())
+    let prefix = message_prefix(message.iter().map(|part| part.len()).sum())?;
+    Some([&[&prefix[..]], message].concat().concat())
+}
+
+/// The prefix of a plain message of this length; nothing when that is more than it can say.
+#[must_use]
+pub fn message_prefix(length: usize) -> Option<[u8; PREFIX]> {
+    let [a, b, c, d] = u32::try_from(length).ok()?.to_be_bytes();
+    Some([0, a, b, c, d])
 }
 
 /// A message with a prefix of its own, in which the name that stands there is written anew; nothing when it grows too long.

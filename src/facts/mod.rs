@@ -21,7 +21,7 @@ use std::ops::Range;
 pub use built_in::{BuiltIn, Inference};
 pub use grpc::{
     About, Call, PREFIX, first_message, framed, is_compressed, is_grpc, length_prefixed,
-    message_length, model_in_message, renamed,
+    message_length, message_prefix, model_in_message, renamed,
 };
 pub use kserve::{timeout_of as kserve_timeout, work_of as kserve_work};
 pub use letters::fills;

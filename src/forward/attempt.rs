@@ -129,6 +129,9 @@ impl Forward {
             Err(failure) => {
                 let spoilt = errand.stream.and_then(Sending::fault);
                 let failure = spoilt.map_or(failure, Failure::Spoilt);
+                if let Some(stream) = errand.stream {
+                    exchange.bytes_in(stream.came());
+                }
                 let judged = judge::failure(&failure);
                 let now = self.clock.now();
                 exchange.attempt_ended(worker, judged.label, now);
@@ -254,7 +257,7 @@ fn port<'p>(
         return Err(Failure::Unsendable(Fault::new(Kind::WorkerFailed, message)));
     }
     if errand.facts.upgrades && worker.origin.protocol.is_http2() {
-        let why = "WebSockets are carried by HTTP/1.1, and it is configured as h2c";
+        let why = "WebSockets are carried by HTTP/1.1, and it is configured for HTTP/2";
         return Err(Failure::Unfit(why.to_owned()));
     }
     if !errand.is_grpc {

@@ -243,12 +243,20 @@ impl Flow {
 
     fn complete(&mut self, now: Seconds) {
         self.stage = Stage::Ended;
+        self.note_sent();
         let usage = std::mem::replace(&mut self.scan, UsageScan::new(false)).finish();
         self.exchange
             .usage(usage.prompt, usage.cached, usage.output);
         self.exchange.complete();
         let outcome = with_tokens(self.judged.outcome, usage);
         self.release(self.judged.label, outcome, now);
+    }
+
+    /// Takes note of how much the client has sent by now, where that was not all here before.
+    fn note_sent(&mut self) {
+        if let Some(stream) = &self.stream {
+            self.exchange.bytes_in(stream.came());
+        }
     }
 
     fn release(&mut self, label: &'static str, outcome: Outcome, now: Seconds) {
@@ -284,6 +292,7 @@ impl Flow {
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let now = self.clock.now();
         self.exchange.broke(fault.kind);
+        self.note_sent();
         let linger = if self.http2 { LINGER } else { Seconds::ZERO };
         self.stage = Stage::Lingering {
             until: now + linger,
@@ -316,6 +325,7 @@ impl Drop for Flow {
     fn drop(&mut self) {
         // The client left: the place is given back by the lease itself, before the exchange asks what it took.
         if let Some(lease) = self.lease.take() {
+            self.note_sent();
             self.exchange
                 .attempt_ended(lease.worker(), Kind::ClientGone.label(), self.clock.now());
         }

@@ -86,7 +86,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
 
     /// Whether a frame of ours may be written now: nothing is under way, and no close has passed.
     pub(super) fn may_speak(&self) -> bool {
-        self.written == self.read && self.frames.at_border() && !self.frames.closed()
+        self.written == self.read
+            && self.flushed
+            && self.frames.at_border()
+            && !self.frames.closed()
     }
 
     /// A frame of ours, of a control frame's length, passes next. It stands where a piece would, so that nothing but its

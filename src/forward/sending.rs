@@ -8,6 +8,9 @@
 //! route a stream passes as it comes. So does an upload, bounded by `limits.body` like every body; of both only what was
 //! read before a worker was chosen is in memory.
 //!
+//! What was read goes out in small pieces, since whoever takes one keeps it until it is written; until it asks for the
+//! next, that counts too. A compressed message is undone a piece at a time, and others have their turn in between.
+//!
 //! Each can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
 //! clone, and all of them read the same stream.
 //!
@@ -24,10 +27,13 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
-use crate::admission::{Coding, Counted};
+use crate::admission::{Coding, Counted, Unpacking};
 use crate::facts;
 use crate::fault::{Fault, Kind};
 use crate::units::{Bytes as ByteCount, ModelName};
+
+/// The most that goes out at once.
+const PIECE: usize = 64 << 10;
 
 /// What a client sends.
 #[derive(Clone)]
@@ -38,8 +44,16 @@ struct Stream {
     /// Read, and not sent.
     held: BytesMut,
     counted: Counted,
+    /// How many bytes came.
+    came: u64,
     ended: bool,
     reads: Reads,
+    /// A message that is undone to be read.
+    packed: Option<(Bytes, Unpacking)>,
+    /// What goes out next, and for how much of what is counted it stands.
+    passing: (Bytes, usize),
+    /// How much of that was taken last.
+    taken: usize,
     /// Whether a worker was sent any of it.
     begun: bool,
     /// Why it can't go on: nothing of it is sent any more.
@@ -57,8 +71,8 @@ enum Reads {
     },
     /// A stream, as bytes.
     Stream,
-    /// An upload, of which so many bytes came, and this many may.
-    Upload { came: u64, most: ByteCount },
+    /// An upload, of which so many bytes may come.
+    Upload { most: ByteCount },
 }
 
 /// What all messages of a stream have to be.
@@ -77,8 +91,7 @@ impl Sending {
     where
         B: Body<Data = Bytes, Error = Fault> + Send + 'static,
     {
-        let came = first.len() as u64;
-        let reads = Reads::Upload { came, most };
+        let reads = Reads::Upload { most };
         Sending::new((first.into(), counted), rest.boxed_unsync(), reads)
     }
 
@@ -117,10 +130,14 @@ impl Sending {
     ) -> Self {
         Sending(Arc::new(Mutex::new(Stream {
             rest,
+            came: held.len() as u64,
             held,
             counted,
             ended: false,
             reads,
+            packed: None,
+            passing: (Bytes::new(), 0),
+            taken: 0,
             begun: false,
             fault: None,
         })))
@@ -147,6 +164,11 @@ impl Sending {
         self.0.lock().begun
     }
 
+    /// How many bytes of it came.
+    pub(super) fn came(&self) -> u64 {
+        self.0.lock().came
+    }
+
     /// What is wrong with it, if that ended it.
     pub(super) fn fault(&self) -> Option<Fault> {
         self.0.lock().fault.clone()
@@ -162,30 +184,46 @@ impl Sending {
 }
 
 impl Stream {
-    /// The next piece, as the worker is to get it.
-    fn piece(&mut self) -> Result<Option<Bytes>, Fault> {
+    /// A piece of what goes out.
+    fn cut(&mut self) -> Option<Bytes> {
+        let (passing, counts) = &mut self.passing;
+        if passing.is_empty() {
+            return None;
+        }
+        let piece = passing.split_to(PIECE.min(passing.len()));
+        self.taken = if passing.is_empty() {
+            *counts
+        } else {
+            piece.len().min(*counts)
+        };
+        *counts -= self.taken;
+        Some(piece)
+    }
+
+    /// Whether there is something more to go out, or to be undone.
+    fn advance(&mut self) -> Result<bool, Fault> {
         match &self.reads {
             Reads::Messages { .. } => self.message(),
-            Reads::Upload { came, most } if *came > most.0 => {
+            Reads::Upload { most } if self.came > most.0 => {
                 let message = format!("the body is over limits.body = {most}");
                 Err(Fault::new(Kind::BodyTooLarge, message))
             }
-            _ if self.held.is_empty() => Ok(None),
             _ => {
-                let piece = self.held.split().freeze();
-                self.counted.give_back(piece.len());
-                Ok(Some(piece))
+                let held = self.held.split().freeze();
+                let length = held.len();
+                self.passing = (held, length);
+                Ok(length > 0)
             }
         }
     }
 
-    /// The next message, as the worker is to get it.
-    fn message(&mut self) -> Result<Option<Bytes>, Fault> {
-        let Reads::Messages { rule, name } = &self.reads else {
-            return Ok(None);
+    /// Whether the next message is there whole.
+    fn message(&mut self) -> Result<bool, Fault> {
+        let Reads::Messages { rule, .. } = &self.reads else {
+            return Ok(false);
         };
         let Some(length) = facts::message_length(&self.held)? else {
-            return Ok(None);
+            return Ok(false);
         };
         if length as u64 > rule.most.0 {
             let message = format!(
@@ -195,29 +233,62 @@ impl Stream {
             return Err(Fault::new(Kind::BodyTooLarge, message));
         }
         if self.held.len() < length {
-            return Ok(None);
+            return Ok(false);
         }
         let message = self.held.split_to(length).freeze();
-        self.counted.give_back(length);
-        let plain = Coding::message(rule.coding, &message, rule.most)?;
-        let says = plain.as_deref().unwrap_or(&message[facts::PREFIX..]);
+        match Unpacking::of(rule.coding, &message, rule.most)? {
+            Some(unpacking) => self.packed = Some((message, unpacking)),
+            None => {
+                let says = message.slice(facts::PREFIX..);
+                self.passes(message, &says)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Undoes some of the message that is undone: whether it goes out now.
+    fn unpack(&mut self) -> Result<bool, Fault> {
+        let Some((message, mut unpacking)) = self.packed.take() else {
+            return Ok(true);
+        };
+        if unpacking.step(&mut self.counted)? {
+            self.packed = Some((message, unpacking));
+            return Ok(false);
+        }
+        let says = unpacking.said();
+        self.passes(message, &says)?;
+        self.counted.give_back(says.capacity());
+        Ok(true)
+    }
+
+    /// A message that says this goes out next, as the worker is to get it.
+    fn passes(&mut self, message: Bytes, says: &[u8]) -> Result<(), Fault> {
+        let Reads::Messages { rule, name } = &self.reads else {
+            return Ok(());
+        };
         let (model, span) = facts::model_in_message(says)?.unzip();
         if model.as_deref() != Some(rule.model.as_str()) {
             let message = "a message of the stream names another model than the first";
             return Err(Fault::new(Kind::BadRequest, message));
         }
-        let Some((name, span)) = name.as_ref().zip(span) else {
-            return Ok(Some(message));
+        let counts = message.len();
+        let goes = match name.as_ref().zip(span) {
+            None => message,
+            Some((name, span)) => {
+                let renamed = facts::renamed(says, span, name);
+                let long = || Fault::new(Kind::BodyTooLarge, "a message of the stream is too long");
+                renamed.ok_or_else(long)?.into()
+            }
         };
-        Ok(facts::renamed(says, span, name).map(Bytes::from))
+        self.passing = (goes, counts);
+        Ok(())
     }
 
     /// Keeps what came. What is not read as messages goes on at once, and need not be counted.
     fn take(&mut self, piece: &[u8]) -> Result<(), Fault> {
-        match &mut self.reads {
-            Reads::Messages { .. } => self.counted.add(piece.len())?,
-            Reads::Upload { came, .. } => *came += piece.len() as u64,
-            Reads::Stream => {}
+        self.came += piece.len() as u64;
+        if let Reads::Messages { .. } = self.reads {
+            self.counted.add(piece.len())?;
         }
         self.held.extend_from_slice(piece);
         Ok(())
@@ -225,10 +296,21 @@ impl Stream {
 
     /// The next piece, once it is there whole.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        self.counted.give_back(std::mem::take(&mut self.taken));
         loop {
-            if let Some(piece) = self.piece()? {
+            if let Some(piece) = self.cut() {
                 self.begun = true;
                 return Poll::Ready(Ok(Some(piece)));
+            }
+            if self.packed.is_some() {
+                if !self.unpack()? {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            if self.advance()? {
+                continue;
             }
             if self.ended {
                 let is_whole = std::mem::take(&mut self.held).is_empty();
@@ -269,9 +351,86 @@ impl Body for Sending {
         let stream = self.0.lock();
         match (&stream.reads, stream.rest.size_hint().exact()) {
             (Reads::Upload { .. }, Some(rest)) => {
-                SizeHint::with_exact(stream.held.len() as u64 + rest)
+                let here = stream.passing.0.len() + stream.held.len();
+                SizeHint::with_exact(here as u64 + rest)
             }
             _ => SizeHint::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use http_body_util::{Empty, Full};
+
+    use super::*;
+    use crate::admission::Intake;
+    use crate::clock::Clock;
+    use crate::config::plan::{AccessTarget, Limits, LogLevel, LogPlan};
+    use crate::observe::Observe;
+    use crate::units::Seconds;
+
+    fn intake() -> Intake {
+        let log = LogPlan {
+            level: LogLevel::Error,
+            access: AccessTarget::Off,
+            replay: false,
+        };
+        let observe = Observe::new(Clock::start(), &log, &[], &[]).unwrap();
+        let limits = Limits {
+            body: ByteCount(1 << 20),
+            buffered: ByteCount(1 << 20),
+            header: ByteCount(1),
+            header_timeout: Seconds(1.0),
+            body_rate: ByteCount(0),
+            idle: Seconds(1.0),
+            connections_per_address: 0,
+        };
+        Intake::new(Clock::start(), &limits, Arc::new(observe))
+    }
+
+    /// The length of the next piece.
+    fn next(sending: &mut Sending) -> Option<usize> {
+        let mut cx = Context::from_waker(Waker::noop());
+        match Pin::new(sending).poll_frame(&mut cx) {
+            Poll::Ready(frame) => Some(frame?.unwrap().into_data().unwrap().len()),
+            Poll::Pending => panic!("all of it is here"),
+        }
+    }
+
+    #[test]
+    fn a_piece_counts_until_the_next_is_asked_for() {
+        let intake = intake();
+        let first = vec![0; PIECE + 1000];
+        let mut counted = intake.counted();
+        counted.add(first.len()).unwrap();
+        let rest = Empty::new().map_err(|never| match never {});
+        let mut upload = Sending::upload((first.into(), counted), rest, ByteCount(1 << 20));
+        for (length, held) in [(Some(PIECE), PIECE + 1000), (Some(1000), 1000), (None, 0)] {
+            assert_eq!(next(&mut upload), length);
+            assert_eq!(intake.held(), ByteCount(held as u64));
+        }
+        assert_eq!(upload.came(), PIECE as u64 + 1000);
+    }
+
+    #[test]
+    fn what_nobody_takes_is_given_back() {
+        let intake = intake();
+        let message = facts::framed(&[&[0x0a, 1, b'm']]).unwrap();
+        let rule = Rule {
+            model: ModelName::new("m"),
+            coding: None,
+            most: ByteCount(1 << 20),
+        };
+        let rest = Full::new(Bytes::from(message.clone()));
+        let first = (&Bytes::from(message), intake.counted());
+        let mut stream = Sending::stream(first, rest, Some(rule)).unwrap();
+        assert_eq!(next(&mut stream), Some(8));
+        assert_eq!(intake.held(), ByteCount(8));
+        drop(stream);
+        assert_eq!(intake.held(), ByteCount(0));
     }
 }

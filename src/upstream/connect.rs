@@ -95,7 +95,7 @@ impl Connector {
     pub(super) async fn open(&self, limit: Seconds) -> Result<Sender, Loss> {
         let began = self.clock.now();
         let stream = self.tcp(limit).await?;
-        if self.origin.protocol != Protocol::H2c {
+        if !self.origin.protocol.is_http2() {
             let bounded = SockRef::from(&stream).set_recv_buffer_size(RECEIVED as usize);
             bounded.map_err(|error| refused(&error))?;
         }
