@@ -198,7 +198,7 @@ fn sights(app: &Arc<App>, reloader: &Arc<Reloader>, desk: &Desk) -> Sights {
             let app = app.clone();
             Box::new(move |id| line::view(&app, id))
         },
-        staff: reload::staff(reloader.clone(), desk.clone()),
+        staff: reload::staff(desk.clone()),
         change: {
             let app = app.clone();
             Box::new(move |name, hand| status::change(&app, name, hand))

@@ -490,6 +490,26 @@ fn a_worker_that_is_added_for_some_time_leaves_at_its_end() {
 }
 
 #[test]
+fn a_worker_that_can_not_come_holds_up_nothing_that_is_new_beside_it() {
+    let [engine, other] = [(); 2].map(|()| Engine::start());
+    let proxy = Proxy::before(&engine);
+    let refusals = reloads(&proxy, "refused");
+    // Both within the time in which orders are one.
+    proxy.configure(&(proxy.configuration() + &worker("x", &other, "m")));
+    proxy.signal("HUP");
+    let refused = proxy.change("/api/workers/w/add", r#"{"url": "http://127.0.0.1:1"}"#);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(
+        refused.text().contains("added by hand"),
+        "{}",
+        refused.text()
+    );
+    expect_soon("the file is followed", || names(&proxy) == ["w", "x"]);
+    // Nobody wrote anything wrong into the file.
+    assert_eq!(reloads(&proxy, "refused"), refusals);
+}
+
+#[test]
 fn the_log_level_is_set_while_it_runs_for_all_and_for_one_room() {
     let engine = Engine::start();
     let proxy = Proxy::before(&engine);

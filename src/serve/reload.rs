@@ -13,6 +13,7 @@
 mod added;
 mod desk;
 mod lost;
+mod outcome;
 mod rest;
 
 use std::path::PathBuf;
@@ -20,14 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::diagnostics;
 use super::notify::Notifier;
 use super::signals::Desks;
 use super::zones::KnownZones;
-use crate::admin::{AUDIT, Reload, ReloadResult, Reloaded};
-use crate::clock;
+use crate::admin::{Reload, ReloadResult, Reloaded};
 use crate::config::diff::{self, Change};
 use crate::config::{self, Plan, Problems, dump};
 use crate::kept;
@@ -38,6 +39,7 @@ use added::AddedWorkers;
 pub(super) use added::staff;
 use desk::Order;
 pub(super) use desk::{Desk, Orders};
+use outcome::{log, refused, told};
 use rest::Rest;
 
 /// Time between two looks at the files. One that has not changed between two is written no more.
@@ -126,7 +128,7 @@ impl Reloader {
             let first = tokio::select! {
                 order = orders.next() => order,
                 _ = looks.tick() => if self.added.expire(self.app.clock.now()) {
-                    Some(Order { by: "time", told: None })
+                    Some(Order::of("time"))
                 } else {
                     let (reloader, is_first) = (self.clone(), std::mem::take(&mut is_unsure));
                     let looked = off_path(move || {
@@ -135,21 +137,16 @@ impl Reloader {
                     });
                     let Some((looked, is_news)) = looked.await else { return };
                     rest = looked;
-                    is_news.then_some(Order { by: "file", told: None })
+                    is_news.then(|| Order::of("file"))
                 }
             };
             let Some(first) = first else { continue };
-            let by = first.by;
             let gathered = orders.gather(first).await;
             let reloader = self.clone();
-            let Some((looked, reloaded)) = off_path(move || reloader.reload(by)).await else {
+            let Some(looked) = off_path(move || reloader.carry_out(gathered)).await else {
                 return;
             };
-            rest = looked;
-            for told in gathered.into_iter().filter_map(|order| order.told) {
-                // Who has gone away meanwhile is not told.
-                let _ = told.send(reloaded.clone());
-            }
+            rest = looked.unwrap_or(rest);
         }
     }
 
@@ -168,11 +165,56 @@ impl Reloader {
         }
     }
 
-    /// Reads the file and takes it over. Returns what it read as well, as it was before that.
-    fn reload(&self, by: &'static str) -> (Rest, Reloaded) {
+    /// Carries these orders out as one, and tells who asked. Returns what was read, as it was before that; nothing when
+    /// all of them were in vain.
+    fn carry_out(&self, orders: Vec<Order>) -> Option<Rest> {
+        let now = self.app.clock.now();
+        let (mut carried, mut of_staff) = (Vec::new(), Vec::new());
+        for order in orders {
+            let noted = order
+                .staffing
+                .map(|staffing| self.added.note(staffing, now));
+            match noted {
+                None => carried.push((order.by, order.told)),
+                Some(Ok(())) => of_staff.push((order.by, order.told)),
+                Some(Err(why)) => tell([order.told], &refused(order.by, vec![why])),
+            }
+        }
+        let (by, _) = carried.first().or(of_staff.first())?;
+        let (rest, reloaded, staffed) = self.reload(by);
+        tell(carried.into_iter().map(|(_, told)| told), &reloaded);
+        let staffed = staffed.unwrap_or(reloaded);
+        tell(of_staff.into_iter().map(|(_, told)| told), &staffed);
+        Some(rest)
+    }
+
+    /// Reads the file and takes it over. If that can't be done beside workers who come by hand, it is done without them;
+    /// what those then hear is told apart.
+    fn reload(&self, by: &'static str) -> (Rest, Reloaded, Option<Reloaded>) {
         let mut typed = self.typed.lock();
         self.notifier.reloading();
-        let (rest, judged) = self.judged(&typed);
+        let (mut rest, mut reloaded) = self.attempt(&mut typed, by);
+        let mut staffed = None;
+        if reloaded.result == ReloadResult::Refused && self.added.settle(false) {
+            let without = self.attempt(&mut typed, by);
+            (rest, staffed) = (without.0, Some(std::mem::replace(&mut reloaded, without.1)));
+        }
+        self.added.settle(true);
+        drop(typed);
+        if reloaded.result == ReloadResult::Ok {
+            self.keep_plan();
+        }
+        log(&reloaded);
+        let metrics = &self.app.observe.metrics;
+        metrics.reloaded(reloaded.result.label());
+        *self.last.lock() = Some(reloaded.clone());
+        self.notifier.ready();
+        (rest, reloaded, staffed)
+    }
+
+    /// Reads the file, and takes over what it says beside the workers of now.
+    fn attempt(&self, typed: &mut Plan, by: &'static str) -> (Rest, Reloaded) {
+        let (rest, judged) = self.judged(typed);
         let reloaded = match judged {
             Err(problems) => refused(by, problems),
             Ok(judged) if judged.changes.is_empty() => told(by, judged),
@@ -184,16 +226,6 @@ impl Reloader {
                 Err(problem) => refused(by, vec![problem]),
             },
         };
-        self.added.settle(reloaded.result != ReloadResult::Refused);
-        drop(typed);
-        if reloaded.result == ReloadResult::Ok {
-            self.keep_plan();
-        }
-        log(&reloaded);
-        let metrics = &self.app.observe.metrics;
-        metrics.reloaded(reloaded.result.label());
-        *self.last.lock() = Some(reloaded.clone());
-        self.notifier.ready();
         (rest, reloaded)
     }
 
@@ -287,6 +319,13 @@ impl Reloader {
     }
 }
 
+/// Who has gone away meanwhile is not told.
+fn tell(asked: impl IntoIterator<Item = Option<oneshot::Sender<Reloaded>>>, reloaded: &Reloaded) {
+    for told in asked.into_iter().flatten() {
+        let _ = told.send(reloaded.clone());
+    }
+}
+
 /// Does what may wait for a disk; nobody else waits for it. `None` when the process ends.
 async fn off_path<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(what).await.ok()
@@ -319,70 +358,6 @@ fn pending(first: &Plan, fresh: &Plan) -> Vec<&'static str> {
     differ.map(|(key, _)| key).collect()
 }
 
-fn told(by: &'static str, judged: Judged) -> Reloaded {
-    Reloaded {
-        result: if judged.changes.is_empty() {
-            ReloadResult::Unchanged
-        } else {
-            ReloadResult::Ok
-        },
-        by,
-        time: clock::wall(),
-        changes: judged.changes,
-        lost: judged.lost,
-        remarks: judged.fresh.remarks,
-        pending: judged.pending,
-        problems: Vec::new(),
-    }
-}
-
-fn refused(by: &'static str, problems: Vec<String>) -> Reloaded {
-    Reloaded {
-        result: ReloadResult::Refused,
-        by,
-        time: clock::wall(),
-        changes: Vec::new(),
-        lost: Vec::new(),
-        remarks: Vec::new(),
-        pending: Vec::new(),
-        problems,
-    }
-}
-
-fn log(reloaded: &Reloaded) {
-    let by = reloaded.by;
-    match reloaded.result {
-        ReloadResult::Refused => {
-            let count = reloaded.problems.len();
-            tracing::error!(
-                by,
-                count,
-                "the configuration is refused, the plan before stays in force"
-            );
-            for problem in &reloaded.problems {
-                tracing::error!("{problem}");
-            }
-        }
-        ReloadResult::Unchanged => tracing::info!(by, "the configuration says what it said before"),
-        ReloadResult::Ok => {
-            let count = reloaded.changes.len();
-            tracing::warn!(target: AUDIT, by, count, "the configuration is taken over");
-            for change in &reloaded.changes {
-                tracing::info!("{change}");
-            }
-        }
-    }
-    for model in &reloaded.lost {
-        tracing::warn!(model, "clients lose it: no worker serves it any more");
-    }
-    for key in &reloaded.pending {
-        tracing::warn!(
-            key,
-            "needs a restart or forebay serve --upgrade; what was in force stays so until then"
-        );
-    }
-}
-
 /// The admin side's way here.
 pub(super) fn sight(reloader: Arc<Reloader>, desk: Desk) -> Box<Reload> {
     Box::new(move |is_dry| {
@@ -391,7 +366,7 @@ pub(super) fn sight(reloader: Arc<Reloader>, desk: Desk) -> Box<Reload> {
             let reloaded = if is_dry {
                 off_path(move || reloader.dry_run(ADMIN)).await
             } else {
-                desk.answer(ADMIN).await
+                desk.answer(ADMIN, None).await
             };
             reloaded.unwrap_or_else(|| refused(ADMIN, vec!["the proxy is stopping".to_owned()]))
         })

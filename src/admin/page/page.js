@@ -242,16 +242,18 @@ function drawRequests(requests) {
   if (!opened) place("#requests", requests.map(requestRow));
 }
 
-function fold() {
+function close() {
   if (!opened) return;
   opened.setAttribute("aria-expanded", "false");
   opened.closest("tr").nextElementSibling.remove();
   opened = null;
-  redraw();
 }
 
+const fold = () => { close(); redraw(); };
+
 async function unfold(button, { id }) {
-  fold();
+  // Not drawn anew before it is open: its row may be one of those that have left the list meanwhile.
+  close();
   const text = element("td", "", "asking …");
   text.colSpan = 7;
   button.closest("tr").after(element("tr", "why", text));

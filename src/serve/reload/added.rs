@@ -5,15 +5,14 @@
 //! outlives reloads and no restart: what is to stay stands in the file.
 //!
 //! Guaranteed: a newcomer with which the configuration would be refused is forgotten by that very reload, so it holds up
-//! none that follow. Orders are noted between reloads, never during one.
+//! none that follow, nor what else is new in that one. An order is noted by the reload that answers it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::desk::Desk;
-use super::{ADMIN, Reloader, off_path, refused};
+use super::{ADMIN, refused};
 use crate::admin::{Staff, Staffing};
 use crate::config::quoted;
 use crate::units::Seconds;
@@ -55,7 +54,7 @@ impl AddedWorkers {
     }
 
     /// The next reload has one more or one less; what speaks against that.
-    fn note(&self, order: Staffing, now: Seconds) -> Result<(), String> {
+    pub(super) fn note(&self, order: Staffing, now: Seconds) -> Result<(), String> {
         let mut added = self.0.lock();
         match order {
             Staffing::Add { name, url, within } => added.push(Added {
@@ -81,7 +80,8 @@ impl AddedWorkers {
     pub(super) fn expire(&self, now: Seconds) -> bool {
         let mut any = false;
         for one in self.0.lock().iter_mut() {
-            if one.until.is_some_and(|until| now >= until) {
+            let is_over = one.until.is_some_and(|until| now >= until);
+            if is_over && one.stage == Stage::Stays {
                 one.stage = Stage::Leaves;
                 one.until = Some(now + AGAIN);
                 any = true;
@@ -90,31 +90,25 @@ impl AddedWorkers {
         any
     }
 
-    /// A reload was taken over, or refused.
-    pub(super) fn settle(&self, is_good: bool) {
+    /// A reload was taken over, or refused; whether anybody wanted to come or go with it.
+    pub(super) fn settle(&self, is_good: bool) -> bool {
         let lost = if is_good { Stage::Leaves } else { Stage::Comes };
         let mut added = self.0.lock();
+        let any = added.iter().any(|one| one.stage != Stage::Stays);
         added.retain(|one| one.stage != lost);
         for one in added.iter_mut() {
             one.stage = Stage::Stays;
         }
+        any
     }
 }
 
 /// The admin side's way here.
-pub(in crate::serve) fn staff(reloader: Arc<Reloader>, desk: Desk) -> Box<Staff> {
-    Box::new(move |order| {
-        let (reloader, desk) = (reloader.clone(), desk.clone());
+pub(in crate::serve) fn staff(desk: Desk) -> Box<Staff> {
+    Box::new(move |staffing| {
+        let desk = desk.clone();
         Box::pin(async move {
-            let noted = off_path(move || {
-                let _between_reloads = reloader.typed.lock();
-                reloader.added.note(order, reloader.app.clock.now())
-            });
-            let reloaded = match noted.await {
-                Some(Err(why)) => Some(refused(ADMIN, vec![why])),
-                Some(Ok(())) => desk.answer(ADMIN).await,
-                None => None,
-            };
+            let reloaded = desk.answer(ADMIN, Some(staffing)).await;
             reloaded.unwrap_or_else(|| refused(ADMIN, vec!["the proxy is stopping".to_owned()]))
         })
     })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::admin::Reloaded;
+use crate::admin::{Reloaded, Staffing};
 
 /// Orders that follow each other within this time are one …
 const GATHER: Duration = Duration::from_millis(250);
@@ -20,7 +20,20 @@ pub(in crate::serve) struct Desk(mpsc::UnboundedSender<Order>);
 /// Somebody wants the configuration read again.
 pub(super) struct Order {
     pub by: &'static str,
+    /// Who comes or goes with it.
+    pub staffing: Option<Staffing>,
     pub told: Option<oneshot::Sender<Reloaded>>,
+}
+
+impl Order {
+    /// Without an answer.
+    pub(super) fn of(by: &'static str) -> Self {
+        Order {
+            by,
+            staffing: None,
+            told: None,
+        }
+    }
 }
 
 /// Orders that nobody has read yet.
@@ -35,14 +48,22 @@ impl Desk {
 
     /// Orders a reload.
     pub(in crate::serve) fn ask(&self, by: &'static str) {
-        self.send(Order { by, told: None });
+        self.send(Order::of(by));
     }
 
-    /// Orders a reload and waits for what comes of it; `None` when the process ends first.
-    pub(in crate::serve) async fn answer(&self, by: &'static str) -> Option<Reloaded> {
+    /// Orders a reload, with somebody who comes or goes or without, and waits for what comes of it; `None` when the process
+    /// ends first.
+    pub(in crate::serve) async fn answer(
+        &self,
+        by: &'static str,
+        staffing: Option<Staffing>,
+    ) -> Option<Reloaded> {
         let (told, answer) = oneshot::channel();
-        let told = Some(told);
-        self.send(Order { by, told });
+        self.send(Order {
+            by,
+            staffing,
+            told: Some(told),
+        });
         answer.await.ok()
     }
 
