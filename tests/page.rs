@@ -164,6 +164,42 @@ fn a_request_is_asked_why_by_keyboard() {
 }
 
 #[test]
+fn a_request_that_has_left_the_list_meanwhile_opens_too() {
+    let (fast, slow) = (engine(0.0, 0.0), engine(0.0, 0.0));
+    let proxy = pair(&fast, &slow).start();
+    for _ in 0..2 {
+        assert_eq!(proxy.chat(&chat("early")).status, 200);
+    }
+    let Some(mut browser) = visit(&proxy) else {
+        return;
+    };
+    let rows = "[...document.querySelectorAll('#requests tr[data-key] button')]";
+    browser.expect("both are listed", &format!("{rows}.length === 2"));
+    browser.ask(&format!("{rows}[0].click()"));
+    browser.expect(
+        "one is open",
+        "document.querySelectorAll('.why p').length === 1",
+    );
+    for _ in 0..16 {
+        assert_eq!(proxy.chat(&chat("late")).status, 200);
+    }
+    // The second picture from now was made when they had ended.
+    for _ in 0..2 {
+        let drawn = browser.ask("document.querySelector('#drawn').textContent");
+        let later = format!("document.querySelector('#drawn').textContent !== {drawn}");
+        browser.expect("a picture later", &later);
+    }
+    browser.ask(&format!("{rows}[1].click()"));
+    browser.expect(
+        "the other is open",
+        "document.querySelectorAll('.why p').length === 1",
+    );
+    browser.ask(&format!("{rows}[1].click()"));
+    browser.expect("the list goes on", &format!("{rows}.length === 15"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn a_telephone_at_night_sees_all_of_a_rich_fleet() {
     let busy = engine(0.0, 0.0);
     let lines = format!("models = ['m', '{HOSTILE}']\nmax_inflight = 1\nmachine = \"desk\"");
