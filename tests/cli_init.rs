@@ -279,14 +279,19 @@ fn grpc_one_port_above_is_found_and_our_own_workers_are_called_by_their_models()
         );
     }
     assert_eq!(said.out.matches("grpc_url").count(), 2, "{}", said.out);
+    fs::write(folder.path().join("secret"), "hush").unwrap();
     let typed = [
-        worker("without", &ours, ""),
+        worker("without", &ours, "key = { file = \"secret\" }"),
         worker("with", &bare, &format!("grpc_url = \"{}\"", triton.url())),
     ];
     let (code, workers) = live(&folder, &typed.concat());
     assert_eq!(code, Some(0), "{workers}");
     let notes = |place: usize| workers[place]["notes"].to_string();
     assert!(notes(0).contains("it speaks gRPC at"), "{workers}");
+    // Nobody said that this port is the worker's.
+    for heard in ours_grpc.heard() {
+        assert!(!heard.fields.contains_key("authorization"), "{heard:?}");
+    }
     assert!(
         notes(1).contains("no gRPC of KServe answers there"),
         "{workers}"

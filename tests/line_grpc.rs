@@ -269,6 +269,45 @@ fn a_call_that_two_workers_fail_is_held_against_neither_and_one_that_another_ans
 }
 
 #[test]
+fn who_fails_a_call_is_blamed_when_another_can_do_it_and_not_when_others_are_busy_or_refuse() {
+    let workers = [(); 3].map(|()| GrpcWorker::start());
+    let names = ["a", "b", "c"];
+    let setup = Proxy::setup().section("[routing]\npolicy = \"round_robin\"");
+    let seated = names.iter().zip(&workers);
+    let setup = seated.fold(setup, |setup, (name, worker)| {
+        setup.worker_at(name, &worker.url(), GENERIC)
+    });
+    let proxy = setup.start();
+    let failures = || names.map(|name| proxy.worker(name)["failures"].as_u64().unwrap());
+    let call = || status(&proxy, "ModelInfer", &[], &naming("m")).0;
+    let each_fails = |with: [u16; 3]| {
+        for (worker, status) in workers.iter().zip(with) {
+            worker.fail(status, 100);
+        }
+    };
+    each_fails([13, 3, 3]);
+    for _ in 0..6 {
+        assert_eq!(call(), 3);
+    }
+    assert_eq!(
+        failures(),
+        [0, 0, 0],
+        "the others say that the message is bad"
+    );
+    each_fails([13, 8, 8]);
+    let alone = (0..3).filter(|_| call() == 13).count();
+    assert_eq!(failures(), [alone as u64, 0, 0], "the others are busy");
+    proxy.change("/api/workers/a/resume", "");
+    each_fails([13, 13, 0]);
+    expect_soon("they are not taken for busy any more", || call() == 0);
+    for _ in 0..6 {
+        assert_eq!(call(), 0);
+    }
+    let [a, b, c] = failures();
+    assert!(a > alone as u64 && b > 0 && c == 0, "{a} {b} {c}");
+}
+
+#[test]
 fn p31_a_stream_that_breaks_ends_with_a_status_and_no_message_is_sent_twice() {
     let worker = GrpcWorker::start();
     let proxy = before(&worker).start();

@@ -61,8 +61,8 @@ struct Entry {
 #[derive(Default)]
 pub(super) struct Book {
     written: Vec<Entry>,
-    /// Another process writes it now.
-    is_handed: bool,
+    /// It is written here no more: by another process, or by none.
+    is_closed: bool,
 }
 
 /// How everybody stands, for the operator.
@@ -148,21 +148,30 @@ impl Admission {
         }
     }
 
-    /// Writes what is used, unless that is what was written last. What can't be written is said and no more.
-    pub fn save(&self, state: &Path) {
-        self.write(state, &mut self.book.lock());
+    /// Adds what others have left, and writes what is used, unless that is what was written last. What can't be written is
+    /// said and no more.
+    fn keep(&self, state: &Path) {
+        let mut book = self.book.lock();
+        if !book.is_closed && self.has_budgets() {
+            self.collect(state);
+            self.write(state, &mut book);
+        }
     }
 
-    /// Writes it for the last time: another process takes over.
-    pub fn hand_over(&self, state: &Path) {
-        let mut book = self.book.lock();
-        self.write(state, &mut book);
-        book.is_handed = true;
+    /// Writes it for the last time: this process ends, or another takes over.
+    pub fn close(&self, state: &Path) {
+        self.keep(state);
+        self.book.lock().is_closed = true;
+    }
+
+    fn has_budgets(&self) -> bool {
+        let door = self.door();
+        door.tenants.iter().any(|one| !one.plan.budgets.is_empty())
     }
 
     /// No other process has taken over.
     pub fn take_back(&self) {
-        self.book.lock().is_handed = false;
+        self.book.lock().is_closed = false;
     }
 
     /// Leaves to whoever has taken over what was used since.
@@ -184,7 +193,7 @@ impl Admission {
 
     fn write(&self, state: &Path, book: &mut Book) {
         let entries = self.entries();
-        if !book.is_handed && entries != book.written && put(state, FILE, entries.clone()) {
+        if entries != book.written && put(state, FILE, entries.clone()) {
             book.written = entries;
         }
     }
@@ -202,8 +211,7 @@ impl Admission {
 
     /// Takes over what an earlier process has written.
     pub fn recall(&self, state: &Path) {
-        let door = self.door();
-        if door.tenants.iter().all(|t| t.plan.budgets.is_empty()) {
+        if !self.has_budgets() {
             return;
         }
         self.take(state, FILE, Budget::recall);
@@ -319,10 +327,7 @@ pub async fn keep_accounts(admission: Arc<Admission>, state: Arc<Path>) {
         ticks.tick().await;
         let (admission, state) = (Arc::clone(&admission), Arc::clone(&state));
         // A disk may block; who waits for it here is nobody else.
-        let written = tokio::task::spawn_blocking(move || {
-            admission.collect(&state);
-            admission.save(&state);
-        });
+        let written = tokio::task::spawn_blocking(move || admission.keep(&state));
         drop(written.await);
     }
 }

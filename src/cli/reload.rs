@@ -27,7 +27,10 @@ pub struct Reload {
 struct Told {
     result: String,
     changes: Vec<Change>,
+    // Older proxies do not tell these two.
+    #[serde(default)]
     lost: Vec<String>,
+    #[serde(default)]
     remarks: Vec<String>,
     pending: Vec<String>,
     problems: Vec<String>,

@@ -97,6 +97,8 @@ struct Choice {
 #[derive(Deserialize)]
 struct Foreseen {
     sentence: String,
+    /// Not told by older proxies.
+    #[serde(default)]
     path: String,
     candidates: Vec<Candidate>,
     left_out: usize,
@@ -164,7 +166,9 @@ fn foresee(proxy: &Running, path: Option<&str>, body: String) -> Result<(), Exit
     let answer = proxy.post(&format!("/api/dry-run{path}"), body)?;
     proxy.show(&answer, |foreseen: Foreseen| {
         say(plain(&foreseen.sentence));
-        say(plain(&format!("as a POST to {}", foreseen.path)));
+        if !foreseen.path.is_empty() {
+            say(plain(&format!("as a POST to {}", foreseen.path)));
+        }
         if !foreseen.candidates.is_empty() {
             say("");
             tell(&foreseen.candidates, foreseen.left_out);

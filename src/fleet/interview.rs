@@ -61,7 +61,17 @@ pub async fn interview(
         let mut said = ask(plan, &inquirer).await?;
         if let Some(origin) = grpc_origin(plan, &said) {
             let upstream = Upstream::new(origin.clone(), addresses.clone(), clock);
-            let there = Inquirer::new(plan, Arc::new(upstream));
+            let there = if plan.grpc.is_some() {
+                Inquirer::new(plan, Arc::new(upstream))
+            } else {
+                // Nobody said that what listens there is the worker: it is shown no key.
+                let stranger = WorkerPlan {
+                    key: None,
+                    headers: Vec::new(),
+                    ..plan.clone()
+                };
+                Inquirer::new(&stranger, Arc::new(upstream))
+            };
             said.grpc = there.speaks_grpc().await.then_some(origin);
         }
         Ok(said)

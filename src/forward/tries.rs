@@ -109,10 +109,16 @@ impl Tries {
 
     /// The end, with an answer.
     pub(super) fn deliver(self, mut begun: Box<Begun>) -> Box<Begun> {
-        match self.doubted[..] {
-            [] if begun.is_doubted() => begun.begin.judged.outcome = Outcome::Failed,
-            [only] if !begun.is_doubted() || begun.worker == only => self.fleet.blame(only),
-            // Nobody was, or two say the same of it.
+        match begun.begin.judged.outcome {
+            Outcome::Doubted => match self.doubted[..] {
+                [] => begun.begin.judged.outcome = Outcome::Failed,
+                [only] if begun.worker == only => self.fleet.blame(only),
+                // Two say the same of it.
+                _ => {}
+            },
+            // It can be done, so those who could not are to blame.
+            Outcome::Answered { .. } => self.doubted.iter().for_each(|one| self.fleet.blame(*one)),
+            // Who is busy, or refuses it, says nothing about the others.
             _ => {}
         }
         begun.repeating = self.repeating;
@@ -123,12 +129,7 @@ impl Tries {
     pub(super) fn give_up(mut self, fault: Fault) -> Result<Box<Begun>, Fault> {
         match self.spare.take() {
             Some(spare) => Ok(self.deliver(spare)),
-            None => {
-                if let [only] = self.doubted[..] {
-                    self.fleet.blame(only);
-                }
-                Err(fault)
-            }
+            None => Err(fault),
         }
     }
 }

@@ -215,7 +215,7 @@ impl Sockets {
         let lost = |error: io::Error| format!("the successor is gone: {error}");
         let fds = self.0.get().ok_or("nothing listens yet")?;
         app.fleet.save_speeds(&plan.state);
-        app.admission.hand_over(&plan.state);
+        app.admission.close(&plan.state);
         let listeners = plan.listen.http.iter().chain([&plan.listen.admin]);
         let listeners: Vec<_> = listeners.map(SocketAddr::to_string).collect();
         line.say(&format!("has {}", listeners.join(" ")))
