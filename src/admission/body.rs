@@ -27,7 +27,7 @@ const DISCARD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Intake {
     clock: Clock,
-    limits: ArcSwap<Limits>,
+    limits: Arc<ArcSwap<Limits>>,
     held: Arc<AtomicU64>,
     observe: Arc<Observe>,
 }
@@ -129,7 +129,8 @@ impl Gathered {
 pub struct Counted {
     held: Arc<AtomicU64>,
     observe: Arc<Observe>,
-    limits: Arc<Limits>,
+    /// Those in force: a stream may outlive many.
+    limits: Arc<ArcSwap<Limits>>,
     count: u64,
 }
 
@@ -153,13 +154,11 @@ impl Counted {
         self.count += count;
         self.observe.metrics.buffer_grew(count);
         let all = self.held.fetch_add(count, Ordering::AcqRel) + count;
-        if all <= self.limits.buffered.0 {
+        let most = self.limits.load().buffered;
+        if all <= most.0 {
             return Ok(());
         }
-        let message = format!(
-            "request bodies in memory have reached limits.buffered = {}",
-            self.limits.buffered
-        );
+        let message = format!("request bodies in memory have reached limits.buffered = {most}");
         Err(Fault::new(Kind::Overloaded, message).retry_after(Seconds(1.0)))
     }
 
@@ -188,7 +187,7 @@ impl Intake {
         let held = Arc::new(AtomicU64::new(0));
         Intake {
             clock,
-            limits: ArcSwap::from_pointee(limits.clone()),
+            limits: Arc::new(ArcSwap::from_pointee(limits.clone())),
             held,
             observe,
         }
@@ -300,7 +299,7 @@ impl Intake {
         Counted {
             held: self.held.clone(),
             observe: self.observe.clone(),
-            limits: self.limits.load_full(),
+            limits: self.limits.clone(),
             count: 0,
         }
     }
@@ -418,6 +417,20 @@ mod tests {
             .build()
             .unwrap()
             .block_on(future)
+    }
+
+    #[test]
+    fn what_is_counted_on_after_a_reload_has_the_new_limit() {
+        let intake = intake(10, 10);
+        let mut counted = intake.counted();
+        counted.add(8).unwrap();
+        let raised = Limits {
+            buffered: ByteCount(20),
+            ..(**intake.limits.load()).clone()
+        };
+        intake.replan(&raised);
+        counted.add(8).unwrap();
+        assert!(counted.add(8).unwrap_err().message.contains("20B"));
     }
 
     #[test]
