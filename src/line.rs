@@ -319,10 +319,10 @@ fn ask(
         zones: None,
         from,
         path,
-        work: if facts.generates {
-            Work::Generate
-        } else {
-            Work::Embed
+        work: match way {
+            _ if facts.generates => Work::Generate,
+            Way::BuiltIn(built_in) if built_in.takes_tensors() => Work::Infer,
+            Way::BuiltIn(_) | Way::Route(_) => Work::Embed,
         },
         prompt: facts.prompt,
         fills: facts.fills,

@@ -20,6 +20,7 @@ use support::proxy::Proxy;
 #[derive(Clone, Copy, Debug)]
 enum Asking {
     Embeddings,
+    Tensors,
     Chats,
     Streams,
 }
@@ -28,6 +29,7 @@ impl Asking {
     fn path(self) -> &'static str {
         match self {
             Asking::Embeddings => "/v1/embeddings",
+            Asking::Tensors => "/v2/models/m/infer",
             Asking::Chats | Asking::Streams => CHAT,
         }
     }
@@ -36,6 +38,10 @@ impl Asking {
     fn body(self) -> String {
         match self {
             Asking::Embeddings => json!({"model": "m", "input": "x".repeat(400)}).to_string(),
+            Asking::Tensors => json!({"inputs": [
+                {"name": "INPUT0", "datatype": "FP32", "shape": [1, 100], "data": vec![0.5; 100]}
+            ]})
+            .to_string(),
             Asking::Chats => stream(&"x".repeat(396), 8).replace("true", "false"),
             Asking::Streams => stream(&"x".repeat(396), 8),
         }
@@ -132,4 +138,37 @@ fn what_was_learned_is_shown() {
         .take_while(|ratio| !(2.5..=5.5).contains(ratio))
         .collect();
     assert!(ratios.len() < 5, "{ratios:.2?} instead of 4");
+}
+
+/// A worker with an embedder and a classifier is not as fast in the one as in the other.
+#[test]
+fn texts_and_tensors_are_learned_apart() {
+    // A hundred tokens of text, and a tensor that the engine counts as some hundred and thirty.
+    let engine = |texts: f64, tensors: f64| {
+        Engine::with(Knobs {
+            prefill: texts / 100.0,
+            tensors: Some(tensors / 100.0),
+            ..Knobs::default()
+        })
+    };
+    let engines = [engine(0.010, 0.040), engine(0.040, 0.010)];
+    let proxy = Proxy::setup()
+        .worker("reader", &engines[0])
+        .worker("counter", &engines[1])
+        .start();
+    let mut ratios = Vec::new();
+    for _ in 0..5 {
+        for asking in [Asking::Embeddings, Asking::Tensors] {
+            closed_loop(&proxy, CLIENTS, 60, asking);
+        }
+        let speeds = ["reader", "counter"].map(|name| proxy.worker(name)["speeds"].clone());
+        let ratio =
+            |work: &str| speeds[0][work].as_f64().unwrap() / speeds[1][work].as_f64().unwrap();
+        ratios.push([ratio("embed"), ratio("infer")]);
+        let [embed, infer] = ratios[ratios.len() - 1];
+        if (2.5..=5.5).contains(&embed) && (2.5..=5.5).contains(&infer.recip()) {
+            return;
+        }
+    }
+    panic!("{ratios:.2?} instead of 4 and a quarter");
 }

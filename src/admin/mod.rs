@@ -450,6 +450,7 @@ mod tests {
             decode: None,
             rtt: Some(Seconds(0.001)),
             speed: Some(2.3),
+            speeds: [("embed", 2.5)].into(),
             weight: 90.0,
             share: None,
             requests: 7,
@@ -627,7 +628,7 @@ mod tests {
             "name": "worker-<a>", "url": "http://127.0.0.1:7081", "state": "up", "tier": 0, "optional": false,
             "since": "2026-11-30T02:43:19.500Z", "engine": "vllm", "models": ["chat"], "inflight": 2, "max_inflight": 64, "max_inflight_from": "learned",
             "queue": 1, "decoding": 1, "prefill": { "request_s": 0.01, "token_s": 0.0002 },
-            "rtt_s": 0.001, "speed": 2.3, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "lost": 0, "refused": 0}, "failures": 0,
+            "rtt_s": 0.001, "speed": 2.3, "speeds": {"embed": 2.5}, "weight": 90.0, "requests": 7, "fail_timeout_s": 600.0, "ejections": {"errors": 0, "lost": 0, "refused": 0}, "failures": 0,
         });
         assert_eq!(json["workers"], serde_json::json!([expected]));
         assert_eq!(json["queued"], 3);

@@ -129,6 +129,9 @@ pub struct WorkerRow {
     /// Speed relative to the slowest worker, which is 1; above zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
+    /// The same by the kinds of work that it has shown: `generate`, `embed` for texts, `infer` for tensors.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub speeds: BTreeMap<&'static str, f64>,
     /// Requests that it is expected to finish within the horizon before it fails; above zero.
     pub weight: f64,
     /// Its share of the requests of late, 0…1.

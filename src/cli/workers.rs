@@ -1,5 +1,6 @@
 //! `forebay workers`: the fleet as it is, and changes by hand.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -122,6 +123,8 @@ struct Row {
     inflight: u32,
     max_inflight: Option<u32>,
     speed: Option<f64>,
+    #[serde(default)]
+    speeds: BTreeMap<String, f64>,
     share: Option<f64>,
     weight: f64,
     models: Vec<String>,
@@ -207,6 +210,13 @@ fn tell(row: &Row) {
         let until = row.until.as_deref();
         let until = until.map_or_else(String::new, |until| format!(", until {until}"));
         say(paragraph(&format!("{reason}{until}")));
+    }
+    if row.speeds.len() > 1 {
+        let ratios = row.speeds.iter();
+        let ratios: Vec<_> = ratios
+            .map(|(work, speed)| format!("{work} {speed:.2}"))
+            .collect();
+        say(paragraph(&format!("speed by kind: {}", ratios.join(", "))));
     }
     if let Some(speed) = row.overridden.speed {
         say(paragraph(&format!("speed {speed} set by hand")));

@@ -1,5 +1,6 @@
 //! What the room is asked, and what it answers: the vocabulary that the rest of the house shares with it.
 
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use super::booking::Booking;
@@ -21,8 +22,66 @@ pub const MOST_CLASSES: usize = 16;
 pub enum Work {
     /// Answers token by token: chat, completions, responses, messages.
     Generate,
-    /// One pass and no output tokens: embeddings, rerank, classify, KServe, and routes of which nothing is known.
+    /// One pass over texts and no output tokens: embeddings, rerank, classify, and routes of which nothing is known.
     Embed,
+    /// One pass over tensors: inference by KServe's protocol.
+    Infer,
+}
+
+impl Work {
+    /// All of them.
+    pub const ALL: [Work; 3] = [Work::Generate, Work::Embed, Work::Infer];
+
+    /// What it is called.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Work::Generate => "generate",
+            Work::Embed => "embed",
+            Work::Infer => "infer",
+        }
+    }
+}
+
+/// Something of each kind of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ByWork<T> {
+    generate: T,
+    embed: T,
+    infer: T,
+}
+
+impl<T> ByWork<T> {
+    /// What this makes of each.
+    pub fn of(mut make: impl FnMut(Work) -> T) -> Self {
+        ByWork {
+            generate: make(Work::Generate),
+            embed: make(Work::Embed),
+            infer: make(Work::Infer),
+        }
+    }
+}
+
+impl<T> Index<Work> for ByWork<T> {
+    type Output = T;
+
+    fn index(&self, work: Work) -> &T {
+        match work {
+            Work::Generate => &self.generate,
+            Work::Embed => &self.embed,
+            Work::Infer => &self.infer,
+        }
+    }
+}
+
+impl<T> IndexMut<Work> for ByWork<T> {
+    fn index_mut(&mut self, work: Work) -> &mut T {
+        match work {
+            Work::Generate => &mut self.generate,
+            Work::Embed => &mut self.embed,
+            Work::Infer => &mut self.infer,
+        }
+    }
 }
 
 /// A worker, as the plan has it. Its place in the list that [`super::FleetState::new`] takes is its [`WorkerId`].

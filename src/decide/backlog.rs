@@ -21,7 +21,7 @@
 
 use std::collections::VecDeque;
 
-use super::ask::Work;
+use super::ask::{ByWork, Work};
 use super::line_fit::Line;
 use super::speed::Speeds;
 use crate::units::Seconds;
@@ -52,8 +52,7 @@ pub(super) struct Pending {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog {
     pending: VecDeque<Pending>,
-    generate: Sum,
-    embed: Sum,
+    sums: ByWork<Sum>,
     timed: Timed,
     turned: Seconds,
 }
@@ -77,7 +76,7 @@ pub(super) struct Timed {
 impl Backlog {
     /// A request was sent.
     pub(super) fn push(&mut self, request: Pending) {
-        self.sum(request.work).add(&request);
+        self.sums[request.work].add(&request);
         self.timed.add(&request);
         self.pending.push_back(request);
     }
@@ -86,7 +85,7 @@ impl Backlog {
     pub(super) fn remove(&mut self, number: u64) -> Option<Pending> {
         let place = self.place(number)?;
         let request = self.pending.remove(place)?;
-        self.sum(request.work).subtract(&request);
+        self.sums[request.work].subtract(&request);
         self.timed.subtract(&request);
         Some(request)
     }
@@ -115,12 +114,12 @@ impl Backlog {
 
     /// How many wait.
     pub(super) fn len(&self) -> u32 {
-        self.generate.count + self.embed.count
+        Work::ALL.map(|work| self.sums[work].count).iter().sum()
     }
 
     /// How many wait that will stream or generate tokens.
     pub(super) fn generating(&self) -> u32 {
-        self.generate.count
+        self.sums[Work::Generate].count
     }
 
     /// Those whose first byte ends their prefill.
@@ -133,8 +132,10 @@ impl Backlog {
         let Some(head) = self.pending.front() else {
             return Seconds::ZERO;
         };
-        let work = self.generate.work(speeds.prefill(Work::Generate))
-            + self.embed.work(speeds.prefill(Work::Embed));
+        let of_kind = |work: Work| self.sums[work].work(speeds.prefill(work));
+        let work = Work::ALL
+            .into_iter()
+            .fold(Seconds::ZERO, |all, work| all + of_kind(work));
         let age = now - head.sent.max(self.turned);
         (work * slowdown - age.max(Seconds::ZERO)).max(Seconds::ZERO)
     }
@@ -164,7 +165,8 @@ impl Backlog {
         if !ordered {
             return Err("backlog out of order".into());
         }
-        for (work, kept) in [(Work::Generate, self.generate), (Work::Embed, self.embed)] {
+        for work in Work::ALL {
+            let kept = self.sums[work];
             let mut counted = Sum::default();
             for request in self.pending.iter().filter(|request| request.work == work) {
                 counted.add(request);
@@ -192,13 +194,6 @@ impl Backlog {
         self.pending
             .binary_search_by_key(&number, |request| request.number)
             .ok()
-    }
-
-    fn sum(&mut self, work: Work) -> &mut Sum {
-        match work {
-            Work::Generate => &mut self.generate,
-            Work::Embed => &mut self.embed,
-        }
     }
 }
 
@@ -336,13 +331,13 @@ mod tests {
         for number in 0..3 {
             backlog.remove(number);
         }
-        assert_eq!(backlog.embed.reading, 0.0);
+        assert_eq!(backlog.sums[Work::Embed].reading, 0.0);
     }
 
     #[test]
     fn a_wrong_sum_is_noticed() {
         let mut backlog = three();
-        backlog.embed.reading += 1.0;
+        backlog.sums[Work::Embed].reading += 1.0;
         assert!(backlog.check().is_err());
         let mut backlog = three();
         backlog.timed.seconds += 1.0;

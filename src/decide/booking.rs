@@ -96,7 +96,7 @@ impl Booking {
 
     /// Whether its first byte ends its prefill, and nothing but work delays that.
     pub(super) fn ends_its_prefill(&self) -> bool {
-        (self.streamed || self.size.work == Work::Embed) && self.size.toll.turns <= 0.0
+        (self.streamed || self.size.work != Work::Generate) && self.size.toll.turns <= 0.0
     }
 
     /// Whether a prefill that took so long tells how fast the worker is, by what it was believed to be. Where the time is
@@ -173,7 +173,7 @@ pub(super) struct Order {
 impl Order {
     /// The work of reading all of its prompt, if its first byte ends its prefill and nothing but work delays that.
     pub(super) fn timed(&self) -> Option<f64> {
-        let ends = self.streamed || self.size.work == Work::Embed;
+        let ends = self.streamed || self.size.work != Work::Generate;
         (ends && self.size.toll.turns <= 0.0).then(|| self.size.cached(0.0).reading())
     }
 }

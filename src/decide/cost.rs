@@ -132,7 +132,7 @@ impl Size {
         let fresh = (self.prompt - self.cached).max(LEAST_PROMPT);
         match self.work {
             Work::Generate => fresh * (1.0 + (self.cached + fresh / 2.0) / CONTEXT),
-            Work::Embed => fresh,
+            Work::Embed | Work::Infer => fresh,
         }
     }
 
@@ -223,7 +223,7 @@ pub(super) fn price(
     let slowdown = slowdown * worker.backlog().overdue(worker.speeds(), slowdown, now);
     let foreign = worker.foreign(now);
     let (decode, tokens) = match size.work {
-        Work::Embed => (Seconds::ZERO, 0.0),
+        Work::Embed | Work::Infer => (Seconds::ZERO, 0.0),
         Work::Generate => (
             worker.pace_with_one_more(foreign) * slowdown * (size.output - 1.0).max(0.0),
             size.output,

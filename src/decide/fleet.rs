@@ -454,7 +454,7 @@ mod tests {
         };
         assert_eq!(told(&views[0]), (State::Up, 3.0, 0.5, 0, (2, 1, 0)));
         assert_eq!(told(&views[1]), (State::Starting, 5.0, 0.5, 1, (2, 0, 1)));
-        assert_eq!(views[0].embed.samples, 1);
+        assert_eq!(views[0].prefill[Work::Embed].samples, 1);
     }
 
     #[test]
@@ -493,7 +493,9 @@ mod tests {
     #[test]
     fn a_speed_set_by_hand_is_where_learning_starts_from() {
         let mut fleet = fleet();
-        let line = |fleet: &FleetState, id: usize| fleet.snapshot(Seconds(1.0))[id].generate.line;
+        let line = |fleet: &FleetState, id: usize| {
+            fleet.snapshot(Seconds(1.0))[id].prefill[Work::Generate].line
+        };
         let before = line(&fleet, 0);
         fleet.by_hand(WorkerId(0), ByHand::Speed(4.0), Seconds(1.0));
         assert!((before.at(100.0).0 / line(&fleet, 0).at(100.0).0 - 4.0).abs() < 1e-9);
@@ -515,16 +517,19 @@ mod tests {
                 output_tokens: None,
             };
             fleet.finish(choice.unwrap().booking, answered, Seconds(1.1));
-            assert_eq!(fleet.snapshot(Seconds(2.0))[0].embed.samples, 1);
+            assert_eq!(
+                fleet.snapshot(Seconds(2.0))[0].prefill[Work::Embed].samples,
+                1
+            );
             let saved = fleet.saved(WorkerId(0)).unwrap();
             let mut next = self::fleet();
             assert!(next.recall(WorkerId(0), &saved));
-            next.snapshot(Seconds(2.0))[0].embed
+            next.snapshot(Seconds(2.0))[0].prefill[Work::Embed]
         };
         assert_eq!(after_one(None).samples, 1);
         let (next, prior) = (
             after_one(Some(100.0)),
-            fleet().snapshot(Seconds(2.0))[0].embed,
+            fleet().snapshot(Seconds(2.0))[0].prefill[Work::Embed],
         );
         assert_eq!((next.samples, next.line), (0, prior.line));
     }

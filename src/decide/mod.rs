@@ -72,7 +72,8 @@ mod way;
 mod worker;
 
 pub use ask::{
-    Ask, Choice, Claim, MOST_CLASSES, Names, NoChoice, Outcome, Rules, Told, Work, WorkerSpec,
+    Ask, ByWork, Choice, Claim, MOST_CLASSES, Names, NoChoice, Outcome, Rules, Told, Work,
+    WorkerSpec,
 };
 pub use booking::Booking;
 pub use budget::{Amount, Budget, BudgetRule, Every, Expense, Overdrawn, Purse, Stand};

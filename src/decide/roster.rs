@@ -128,6 +128,11 @@ impl Roster {
         self.traffic.rate(worker.speeds(), worker.cap())
     }
 
+    /// The same if all are of this kind.
+    pub(super) fn rate_of(&self, work: Work, worker: &Worker) -> f64 {
+        self.traffic.rate_of(work, worker.speeds(), worker.cap())
+    }
+
     /// Requests that a worker is expected to finish within the horizon before it fails.
     pub(super) fn weight(&self, worker: &Worker, now: Seconds) -> f64 {
         let hazard = self.machine(worker).hazard(now);

@@ -1,12 +1,14 @@
-//! How fast one worker is, learned from its own traffic: three lines.
+//! How fast one worker is, learned from its own traffic: four lines.
 //!
 //! - prefill for [`Work::Generate`]: seconds to the first token against prompt tokens;
 //! - prefill for [`Work::Embed`]: seconds to the answer against input tokens;
+//! - prefill for [`Work::Infer`]: seconds to the answer against rows times elements;
 //! - decode: seconds per output token against generating requests that the worker holds.
 //!
 //! Prefill has a line per kind because a worker that serves a chat model and an embedding model runs two models of
-//! very different size: one line through both would price an embedding like a chat turn. The backlog sums both
-//! kinds, each on its own line, since they share the card.
+//! very different size: one line through both would price an embedding like a chat turn. The same holds of an embedder
+//! and a classifier that takes tensors, whose sizes are not even counted in the same unit. The backlog sums all kinds, each
+//! on its own line, since they share the card.
 //!
 //! All workers start from the same lines (a typed `speed` scales them), worth two samples. The priors are a fast
 //! card's, so a worker nobody has tried yet looks cheap next to a slow one that has been measured, and is tried.
@@ -21,7 +23,7 @@
 //! What is believed of a worker changes only while it is used. `pick` tries one again that few requests have shown slow;
 //! one that many have, and that has become faster since, is found by tests (`calibration.rs`).
 
-use super::ask::Work;
+use super::ask::{ByWork, Work};
 use serde::{Deserialize, Serialize};
 
 use super::line_fit::{Line, LineFit, LineSums, Sample};
@@ -32,8 +34,8 @@ const GENERATE: Line = Line {
     base: 0.010,
     slope: 1.0 / 6_000.0,
 };
-/// The prior for embedding: a small model on the same.
-const EMBED: Line = Line {
+/// The prior for embedding and the like: a small model on the same.
+const ONE_PASS: Line = Line {
     base: 0.000_5,
     slope: 1.0 / 200_000.0,
 };
@@ -56,8 +58,7 @@ const LONGEST_ROUND_TRIP: f64 = 60.0;
 /// The learned lines of one worker.
 #[derive(Clone, Debug)]
 pub(super) struct Speeds {
-    generate: LineFit,
-    embed: LineFit,
+    prefill: ByWork<LineFit>,
     decode: LineFit,
 }
 
@@ -67,6 +68,9 @@ pub(super) struct Speeds {
 pub struct SavedSpeeds {
     generate: LineSums,
     embed: LineSums,
+    /// Absent in files of versions that learned it with the texts.
+    #[serde(default)]
+    infer: Option<LineSums>,
     decode: LineSums,
     /// Seconds; absent when none was measured.
     round_trip: Option<f64>,
@@ -100,8 +104,10 @@ impl Speeds {
         let prefill =
             |line: Line| LineFit::believing(line.faster(speed), PREFILL_SIZES, PREFILL_KEEP);
         Speeds {
-            generate: prefill(GENERATE),
-            embed: prefill(EMBED),
+            prefill: ByWork::of(|work| match work {
+                Work::Generate => prefill(GENERATE),
+                Work::Embed | Work::Infer => prefill(ONE_PASS),
+            }),
             decode: LineFit::believing(DECODE.faster(speed), DECODE_SIZES, DECODE_KEEP),
         }
     }
@@ -109,8 +115,9 @@ impl Speeds {
     /// What is kept of these lines.
     pub(super) fn saved(&self, round_trip: Option<Seconds>) -> SavedSpeeds {
         SavedSpeeds {
-            generate: self.generate.sums(),
-            embed: self.embed.sums(),
+            generate: self.prefill[Work::Generate].sums(),
+            embed: self.prefill[Work::Embed].sums(),
+            infer: Some(self.prefill[Work::Infer].sums()),
             decode: self.decode.sums(),
             round_trip: round_trip.map(|span| span.0),
         }
@@ -119,8 +126,9 @@ impl Speeds {
     /// The same where the belief that they began with holds in this process only.
     pub(super) fn saved_without_belief(&self, round_trip: Option<Seconds>) -> SavedSpeeds {
         SavedSpeeds {
-            generate: self.generate.sums_without_belief(),
-            embed: self.embed.sums_without_belief(),
+            generate: self.prefill[Work::Generate].sums_without_belief(),
+            embed: self.prefill[Work::Embed].sums_without_belief(),
+            infer: Some(self.prefill[Work::Infer].sums_without_belief()),
             decode: self.decode.sums_without_belief(),
             round_trip: round_trip.map(|span| span.0),
         }
@@ -130,16 +138,22 @@ impl Speeds {
     pub(super) fn recalling(&self, saved: &SavedSpeeds) -> Option<Speeds> {
         let possible = |span: f64| (0.0..=LONGEST_ROUND_TRIP).contains(&span);
         saved.round_trip.is_none_or(possible).then_some(())?;
+        let mut prefill = self.prefill.clone();
+        let kept = [Some(saved.generate), Some(saved.embed), saved.infer];
+        for (work, kept) in Work::ALL.into_iter().zip(kept) {
+            if let Some(kept) = kept {
+                prefill[work] = prefill[work].recalling(kept)?;
+            }
+        }
         Some(Speeds {
-            generate: self.generate.recalling(saved.generate)?,
-            embed: self.embed.recalling(saved.embed)?,
+            prefill,
             decode: self.decode.recalling(saved.decode)?,
         })
     }
 
     /// The prefill line of a kind of work.
     pub(super) fn prefill(&self, work: Work) -> Line {
-        self.prefill_fit(work).line()
+        self.prefill[work].line()
     }
 
     /// The decode line.
@@ -154,19 +168,26 @@ impl Speeds {
 
     /// What a generated answer that comes in one piece should take.
     pub(super) fn expected(&self, answer: &Whole) -> Seconds {
-        let own = self.generate.line().at(answer.prompt);
+        let own = self.prefill(Work::Generate).at(answer.prompt);
         answer.wait + own + self.decoding(answer.output, answer.sharing)
     }
 
     /// Samples behind a prefill line.
     pub(super) fn prefill_samples(&self, work: Work) -> u64 {
-        self.prefill_fit(work).samples()
+        self.prefill[work].samples()
+    }
+
+    /// Samples behind all prefill lines.
+    pub(super) fn samples_read(&self) -> u64 {
+        Work::ALL
+            .map(|work| self.prefill_samples(work))
+            .iter()
+            .sum()
     }
 
     /// Whether no line has a sample.
     pub(super) fn is_untried(&self) -> bool {
-        let read = [Work::Generate, Work::Embed].map(|work| self.prefill_samples(work));
-        read == [0, 0] && self.decode_samples() == 0
+        self.samples_read() == 0 && self.decode_samples() == 0
     }
 
     /// Samples behind the decode line.
@@ -176,16 +197,13 @@ impl Speeds {
 
     /// Samples behind all lines that showed another speed than was believed.
     pub(super) fn surprises(&self) -> u64 {
-        let lines = [&self.generate, &self.embed, &self.decode];
-        lines.map(LineFit::surprises).iter().sum()
+        let read = Work::ALL.map(|work| self.prefill[work].surprises());
+        read.iter().sum::<u64>() + self.decode.surprises()
     }
 
     /// A first byte came: the size is in prompt tokens.
     pub(super) fn learn_prefill(&mut self, work: Work, sample: Sample) {
-        match work {
-            Work::Generate => self.generate.learn(sample),
-            Work::Embed => self.embed.learn(sample),
-        }
+        self.prefill[work].learn(sample);
     }
 
     /// Output tokens passed: with this many requests sharing the card each took this long.
@@ -195,19 +213,12 @@ impl Speeds {
 
     /// A generated answer came in one piece.
     pub(super) fn learn_whole(&mut self, answer: Whole) {
-        let own = self.generate.line().at(answer.prompt);
+        let own = self.prefill(Work::Generate).at(answer.prompt);
         let tau = self.decode.line().at(answer.sharing);
         let ratio = answer.took.max(Seconds::ZERO).0 / self.expected(&answer).0;
-        self.generate.learn(alone(answer.prompt, own * ratio));
+        self.prefill[Work::Generate].learn(alone(answer.prompt, own * ratio));
         if answer.output > 1.0 {
             self.decode.learn(alone(answer.sharing, tau * ratio));
-        }
-    }
-
-    fn prefill_fit(&self, work: Work) -> &LineFit {
-        match work {
-            Work::Generate => &self.generate,
-            Work::Embed => &self.embed,
         }
     }
 }
@@ -226,9 +237,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn texts_and_tensors_are_learned_apart_and_kept_so() {
+        let mut speeds = Speeds::believing(1.0);
+        let before = speeds.prefill(Work::Embed);
+        speeds.learn_prefill(Work::Infer, alone(1_000.0, Seconds(3.0)));
+        assert_eq!(speeds.prefill(Work::Embed), before);
+        assert_eq!(
+            [1, 0],
+            [Work::Infer, Work::Embed].map(|work| speeds.prefill_samples(work))
+        );
+        let saved = serde_json::to_value(speeds.saved(None)).unwrap();
+        let recalled = |saved: serde_json::Value| {
+            let saved = serde_json::from_value(saved).unwrap();
+            Speeds::believing(1.0)
+                .recalling(&saved)
+                .unwrap()
+                .prefill(Work::Infer)
+        };
+        assert_eq!(recalled(saved.clone()), speeds.prefill(Work::Infer));
+        let mut older = saved;
+        older.as_object_mut().unwrap().remove("infer");
+        assert_eq!(recalled(older), before);
+    }
+
+    #[test]
     fn a_typed_speed_scales_every_line() {
         let (plain, fast) = (Speeds::believing(1.0), Speeds::believing(4.0));
-        for work in [Work::Generate, Work::Embed] {
+        for work in Work::ALL {
             let (slow, quick) = (plain.prefill(work).at(100.0), fast.prefill(work).at(100.0));
             assert!((slow.0 / quick.0 - 4.0).abs() < 1e-9);
         }

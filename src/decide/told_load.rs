@@ -33,7 +33,7 @@
 //! harm for long. Seen that a gauge which is stuck at "40 waiting" keeps every client away as long as it is told, while
 //! the worker is idle and test requests show that it is well.
 
-use super::ask::Work;
+use super::ask::{ByWork, Work};
 use crate::units::Seconds;
 
 /// The most requests that an engine is believed to run, or to keep waiting …
@@ -116,16 +116,10 @@ pub(super) struct ToldLoad {
     running: Reading,
     waiting: Reading,
     tokens: Reading,
-    prompts: MeanPrompts,
+    /// The mean sizes of the prompts that the fleet sees, in tokens.
+    prompts: ByWork<f64>,
     /// The number of those who wait that a first byte disproved, until another is told.
     doubted: Option<f64>,
-}
-
-/// The mean sizes of the prompts that the fleet sees, in tokens.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MeanPrompts {
-    pub generate: f64,
-    pub embed: f64,
 }
 
 /// A quantity as it was told, zero to begin with.
@@ -206,7 +200,7 @@ impl ToldLoad {
         &mut self,
         heard: &Heard,
         now_ours: Ours,
-        (kv_tokens, prompts): (Option<f64>, MeanPrompts),
+        (kv_tokens, prompts): (Option<f64>, ByWork<f64>),
         now: Seconds,
     ) {
         let mut load = heard.load.believable();
@@ -263,10 +257,7 @@ impl ToldLoad {
 
     /// The size of a prompt that waits there and is not ours.
     pub(super) fn mean_prompt(&self, work: Work) -> f64 {
-        match work {
-            Work::Generate => self.prompts.generate,
-            Work::Embed => self.prompts.embed,
-        }
+        self.prompts[work]
     }
 
     /// What people see of it, once it has said anything.
@@ -326,7 +317,7 @@ mod tests {
             asked,
             lasts: Seconds(1.0),
         };
-        let context = (Some(1_000.0), MeanPrompts::default());
+        let context = (Some(1_000.0), ByWork::default());
         told.hear(&heard, ours, context, Seconds(5.0));
         let Foreign {
             running,
@@ -431,7 +422,7 @@ mod tests {
                 asked: NOTHING,
                 lasts: Seconds(1.0),
             };
-            let context = (Some(odd), MeanPrompts::default());
+            let context = (Some(odd), ByWork::default());
             told.hear(&heard, NOTHING, context, Seconds(1.0));
             assert_eq!(told.said(Seconds(1.0)), None);
         }
@@ -445,7 +436,7 @@ mod tests {
             asked: NOTHING,
             lasts: Seconds(2.0),
         };
-        let context = (None, MeanPrompts::default());
+        let context = (None, ByWork::default());
         told.hear(&heard, NOTHING, context, Seconds(10.0));
         let left = [10.0, 12.0, 14.0, 16.0, 99.0].map(|at| told.foreign(Seconds(at)).running);
         assert_eq!(left, [4.0, 4.0, 2.0, 0.0, 0.0]);

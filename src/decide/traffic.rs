@@ -13,11 +13,9 @@
 //! w = ∫₀ᵀ v·exp(−λt) dt = v·(1 − exp(−λ·T))/λ
 //! ```
 
-use super::ask::Work;
+use super::ask::{ByWork, Work};
 use super::cost::Size;
-use super::line_fit::Line;
 use super::speed::Speeds;
-use super::told_load::MeanPrompts;
 use crate::units::Seconds;
 
 /// Output tokens expected of a model nobody has used yet.
@@ -138,11 +136,10 @@ fn place(bound: Option<u32>) -> usize {
 /// The mix of requests that the fleet sees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
-    generate: RunningMean,
-    embed: RunningMean,
+    prompts: ByWork<RunningMean>,
     output: RunningMean,
-    /// The share of requests that generate.
-    generating: RunningMean,
+    /// The share of requests of each kind.
+    shares: ByWork<RunningMean>,
     /// The seconds that a failed request has lost.
     loss: Seconds,
 }
@@ -152,30 +149,24 @@ impl Traffic {
     pub(super) fn new() -> Self {
         let nothing = RunningMean::of_nothing();
         Traffic {
-            generate: nothing,
-            embed: nothing,
+            prompts: ByWork::of(|_| nothing),
             output: RunningMean::of_outputs(),
-            generating: nothing,
+            shares: ByWork::of(|_| nothing),
             loss: LOSS_PRIOR,
         }
     }
 
     /// A request was placed.
     pub(super) fn placed(&mut self, size: Size) {
-        let (mean, generates) = match size.work {
-            Work::Generate => (&mut self.generate, 1.0),
-            Work::Embed => (&mut self.embed, 0.0),
-        };
-        mean.add(size.reading());
-        self.generating.add(generates);
+        self.prompts[size.work].add(size.reading());
+        for work in Work::ALL {
+            self.shares[work].add(f64::from(u8::from(work == size.work)));
+        }
     }
 
     /// The mean sizes of prompts.
-    pub(super) fn prompts(&self) -> MeanPrompts {
-        MeanPrompts {
-            generate: self.generate.get(),
-            embed: self.embed.get(),
-        }
+    pub(super) fn prompts(&self) -> ByWork<f64> {
+        ByWork::of(|work| self.prompts[work].get())
     }
 
     /// An answer of this many tokens was completed.
@@ -195,16 +186,22 @@ impl Traffic {
 
     /// Requests of this mix that a worker with these lines and this many slots serves in a second.
     pub(super) fn rate(&self, speeds: &Speeds, cap: u32) -> f64 {
+        let [generate, _, infer] = Work::ALL.map(|work| self.shares[work].get());
+        let shares = [generate, 1.0 - generate - infer, infer];
+        let each = Work::ALL.into_iter().zip(shares);
+        let mean = |(work, share)| share / self.rate_of(work, speeds, cap);
+        1.0 / each.map(mean).sum::<f64>()
+    }
+
+    /// The same if all were of this kind.
+    pub(super) fn rate_of(&self, work: Work, speeds: &Speeds, cap: u32) -> f64 {
+        let read = speeds.prefill(work).at(self.prompts[work].get().max(1.0)).0;
         let batch = f64::from(cap.clamp(1, COMPARED_BATCH));
-        let prefill = |work, mean: RunningMean| {
-            let line: Line = speeds.prefill(work);
-            line.at(mean.get().max(1.0)).0
+        let written = match work {
+            Work::Generate => self.output.get() * speeds.decode().at(batch).0 / batch,
+            Work::Embed | Work::Infer => 0.0,
         };
-        let decode = self.output.get() * speeds.decode().at(batch).0 / batch;
-        let generate = prefill(Work::Generate, self.generate) + decode;
-        let embed = prefill(Work::Embed, self.embed);
-        let share = self.generating.get();
-        1.0 / (share * generate + (1.0 - share) * embed)
+        1.0 / (read + written)
     }
 }
 

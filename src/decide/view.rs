@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ask::Work;
+use super::ask::ByWork;
 use super::by_hand::Override;
 use super::eject::Ejections;
 use super::health::State;
@@ -52,10 +52,8 @@ pub struct WorkerView {
     pub queued: u32,
     /// Those of them whose tokens are streaming.
     pub decoding: u32,
-    /// Seconds to the first token against prompt tokens, for work that generates.
-    pub generate: Learned,
-    /// Seconds to the answer against input tokens, for work that does not.
-    pub embed: Learned,
+    /// Seconds to the first token, or to an answer of one piece, against input tokens; of each kind of work.
+    pub prefill: ByWork<Learned>,
     /// Seconds per output token against streams.
     pub decode: Learned,
     /// What its engine said of its load, if it does.
@@ -66,6 +64,8 @@ pub struct WorkerView {
     pub residents: Option<ResidentsView>,
     /// The smoothed round trip.
     pub round_trip: Seconds,
+    /// Requests a second it serves by these lines if all are of one kind.
+    pub rates: ByWork<f64>,
     /// Requests a second it serves by these lines, of the mix that the fleet sees. The ratio of two workers' rates is
     /// what one is worth in terms of the other.
     pub rate: f64,
@@ -160,8 +160,7 @@ impl WorkerView {
             inflight: worker.inflight(),
             queued: worker.queued(),
             decoding: worker.decoding(),
-            generate: prefill(Work::Generate),
-            embed: prefill(Work::Embed),
+            prefill: ByWork::of(prefill),
             decode: Learned {
                 line: speeds.decode(),
                 samples: speeds.decode_samples(),
@@ -170,6 +169,7 @@ impl WorkerView {
             lora: worker.loras.view(),
             residents: worker.residents.view(),
             round_trip: worker.net(),
+            rates: ByWork::of(|work| roster.rate_of(work, worker)),
             rate: roster.rate(worker),
             weight: roster.weight(worker, now),
             fail_timeout: Seconds(1.0 / machine.hazard(now)),

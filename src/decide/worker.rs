@@ -270,7 +270,7 @@ impl Worker {
         if booking.decodes() {
             self.meter.begin(now);
         }
-        if booking.decodes() || booking.work() == Work::Embed {
+        if booking.decodes() || booking.work() != Work::Generate {
             self.backlog.turn(now);
         }
         self.reckon();

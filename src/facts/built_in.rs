@@ -178,6 +178,12 @@ impl<'a> BuiltIn<'a> {
         }
     }
 
+    /// Whether it takes tensors by KServe's protocol.
+    #[must_use]
+    pub fn takes_tensors(&self) -> bool {
+        matches!(self, BuiltIn::KServeModel { .. } | BuiltIn::Grpc(_))
+    }
+
     /// The `route` of logs and metrics: one of a fixed set, never text of the request.
     #[must_use]
     pub fn route(&self) -> &'static str {

@@ -136,7 +136,7 @@ impl Calibrator {
         let timeouts = self.plan.load().timeouts.under(&plan.timeouts);
         let own = match work {
             Work::Generate => timeouts.first_byte,
-            Work::Embed => timeouts.answer,
+            Work::Embed | Work::Infer => timeouts.answer,
         };
         own.map_or(LONGEST, |own| own.min(LONGEST))
     }

@@ -62,10 +62,10 @@ fn given(body: &str) -> Tests {
         Length::Tokens(tokens) => tokens,
     };
     Tests::Given {
-        work: if generates {
-            Work::Generate
-        } else {
-            Work::Embed
+        work: match path {
+            _ if generates => Work::Generate,
+            INFER => Work::Infer,
+            _ => Work::Embed,
         },
         prompt,
         streamed: generates && peek.stream,
@@ -97,7 +97,8 @@ impl Trial {
                     r#"{{"model":{name},"messages":[{{"role":"user","content":"{text}"}}],"max_tokens":{TEST_OUTPUT},"stream":true}}"#
                 ),
             ),
-            Work::Embed => (
+            // Nobody makes tensors up: their shapes are not known here.
+            Work::Embed | Work::Infer => (
                 EMBEDDINGS,
                 format!(r#"{{"model":{name},"input":"{text}"}}"#),
             ),

@@ -1,11 +1,15 @@
 //! The fleet as the admin room shows it: what is configured beside what was learned.
 
+use std::collections::BTreeMap;
+
 use super::line;
 use crate::admin::{Decode, FleetView, Lora, Memory, Overridden, Prefill, ToldRow, WorkerRow};
 use crate::clock;
 use crate::config::Choice;
 use crate::config::plan::{Origin, WorkerPlan};
-use crate::decide::{ByHand, Learned, LoraView, Override, ResidentsView, Said, WorkerView};
+use crate::decide::{
+    ByHand, ByWork, Learned, LoraView, Override, ResidentsView, Said, Work, WorkerView,
+};
 use crate::line::App;
 use crate::units::{ModelName, Seconds};
 
@@ -13,11 +17,7 @@ use crate::units::{ModelName, Seconds};
 pub(super) fn view(app: &App) -> FleetView {
     let plan = app.plan.load();
     let seen = app.fleet.snapshot();
-    let slowest = seen
-        .iter()
-        .filter(|view| learned(view))
-        .map(|view| view.rate)
-        .fold(f64::INFINITY, f64::min);
+    let slowest = Slowest::of(&seen);
     let now = clock::wall();
     let catalogue = app.fleet.catalogue();
     let stations = app.fleet.stations();
@@ -38,7 +38,7 @@ pub(super) fn view(app: &App) -> FleetView {
             engine: app.fleet.engine(view.id).map(Choice::word),
             models: models.map(|alias| alias.client.to_string()).collect(),
             resident: app.fleet.resident_models(view.id).map(names),
-            ..row(worker, view, slowest, now)
+            ..row(worker, view, &slowest, now)
         }
     });
     FleetView {
@@ -67,17 +67,44 @@ fn overridden(held: Override) -> Option<Overridden> {
 }
 
 fn learned(view: &WorkerView) -> bool {
-    view.generate.samples + view.embed.samples > 0
+    Work::ALL.iter().any(|work| view.prefill[*work].samples > 0)
 }
 
-fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> WorkerRow {
-    let speed = Some(view.rate / slowest).filter(|speed| learned(view) && speed.is_finite());
+/// The rates of the slowest workers of which they were learned: of the mix that the fleet sees, and by kind.
+struct Slowest {
+    of_all: f64,
+    by_work: ByWork<f64>,
+}
+
+impl Slowest {
+    fn of(seen: &[WorkerView]) -> Self {
+        let least = |rates: &mut dyn Iterator<Item = f64>| rates.fold(f64::INFINITY, f64::min);
+        let known = seen.iter().filter(|view| learned(view));
+        Slowest {
+            of_all: least(&mut known.map(|view| view.rate)),
+            by_work: ByWork::of(|work| {
+                let known = seen.iter().filter(|view| view.prefill[work].samples > 0);
+                least(&mut known.map(|view| view.rates[work]))
+            }),
+        }
+    }
+
+    /// What a worker is worth in terms of the slowest, by the kinds of work that it has shown.
+    fn ratios(&self, view: &WorkerView) -> BTreeMap<&'static str, f64> {
+        let shown = Work::ALL
+            .into_iter()
+            .filter(|work| view.prefill[*work].samples > 0);
+        let ratios = shown.map(|work| (work.word(), view.rates[work] / self.by_work[work]));
+        ratios.filter(|(_, ratio)| ratio.is_finite()).collect()
+    }
+}
+
+fn row(plan: &WorkerPlan, view: &WorkerView, slowest: &Slowest, now: Seconds) -> WorkerRow {
+    let speed = Some(view.rate / slowest.of_all);
+    let speed = speed.filter(|speed| learned(view) && speed.is_finite());
     // The page shows one prefill line: that of the work this worker has done more of.
-    let prefill = if view.generate.samples >= view.embed.samples {
-        view.generate
-    } else {
-        view.embed
-    };
+    let most = Work::ALL.map(|work| view.prefill[work]);
+    let prefill = most.into_iter().rev().max_by_key(|line| line.samples);
     WorkerRow {
         name: plan.name.clone(),
         url: url(&plan.origin),
@@ -108,10 +135,13 @@ fn row(plan: &WorkerPlan, view: &WorkerView, slowest: f64, now: Seconds) -> Work
         told: view.said.map(told),
         resident: None,
         memory: view.residents.as_ref().map(memory),
-        prefill: line(prefill).map(|(request_s, token_s)| Prefill { request_s, token_s }),
+        prefill: prefill
+            .and_then(line)
+            .map(|(request_s, token_s)| Prefill { request_s, token_s }),
         decode: line(view.decode).map(|(step_s, stream_s)| Decode { step_s, stream_s }),
         rtt: Some(view.round_trip).filter(|rtt| *rtt > Seconds::ZERO),
         speed,
+        speeds: slowest.ratios(view),
         weight: view.weight,
         share: Some(view.share).filter(|_| view.picks > 0),
         requests: view.picks,

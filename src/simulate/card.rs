@@ -94,7 +94,7 @@ impl Card {
     pub fn reads(&self, work: Work, fresh: f64, cached: f64) -> Seconds {
         let context = match work {
             Work::Generate => 1.0 + (cached + fresh / 2.0) / CONTEXT,
-            Work::Embed => 1.0,
+            Work::Embed | Work::Infer => 1.0,
         };
         self.fixed + Seconds(fresh * context / self.prefill)
     }

@@ -10,7 +10,7 @@ use super::engine::Job;
 use super::fleet::{Fleet, Member};
 use super::request::Request;
 use crate::decide::{AdapterName, Ask, Claim, Outcome, Tests, Told, Work, WorkerSpec};
-use crate::facts::Prefix;
+use crate::facts::{INFER, Prefix};
 use crate::units::{Length, ModelName, WorkerId};
 
 /// How many failed probes take a worker down, and how many passed ones bring it back: the configuration's defaults.
@@ -68,6 +68,7 @@ impl Door {
             path: Some(match request.work {
                 Work::Generate => "/v1/chat/completions",
                 Work::Embed => "/v1/embeddings",
+                Work::Infer => INFER,
             }),
             work: request.work,
             prompt: Length::Tokens(request.prompt),

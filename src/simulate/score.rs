@@ -82,7 +82,7 @@ impl Score {
 fn is_in_time(request: &Request, first_token: Seconds, total: Seconds) -> bool {
     match request.work {
         Work::Generate => first_token.0 <= (PATIENCE + PER_TOKEN * request.prompt).0,
-        Work::Embed => total.0 <= PATIENCE_WHOLE.0,
+        Work::Embed | Work::Infer => total.0 <= PATIENCE_WHOLE.0,
     }
 }
 

@@ -132,7 +132,7 @@ impl Experiment {
         let choice = self.fleet.choose(&asked, &[], Seconds(now), &mut self.rng);
         let choice = choice.expect("room on one of two");
         let output = match self.load.work {
-            Work::Embed => 0,
+            Work::Embed | Work::Infer => 0,
             Work::Generate => 20,
         };
         self.placed.push((now, choice.worker.index() == 0));

@@ -140,7 +140,7 @@ impl ClosedLoop {
         let [shortest, longest] = self.load.prompts;
         let prompt = shortest + self.rng.unit() * (longest - shortest);
         let output = match self.load.work {
-            Work::Embed => 0,
+            Work::Embed | Work::Infer => 0,
             Work::Generate => {
                 let [fewest, most] = self.load.outputs;
                 fewest + u32::try_from(self.rng.below((most - fewest + 1) as usize)).unwrap()

@@ -304,7 +304,10 @@ fn a_restarted_worker_neither_goes_negative_nor_keeps_ghosts() {
         (after[0].inflight, after[0].queued, after[0].decoding),
         (2, 1, 1)
     );
-    assert_eq!(after[0].generate, before[0].generate);
+    assert_eq!(
+        after[0].prefill[forebay::decide::Work::Generate],
+        before[0].prefill[forebay::decide::Work::Generate]
+    );
     assert_eq!(after[0].failed, 3);
     for booking in new {
         fleet.finish(booking, Outcome::Gone, now);

@@ -190,13 +190,17 @@ fn what_a_load_takes_is_learned_from_first_bytes_and_teaches_no_line() {
     for load in [0.1, 3.0] {
         let mut fleet = Fleet::new(1, 1);
         let plain = Fleet::new(1, 1);
-        let before = plain.state.snapshot(fleet.now)[0].generate;
+        let before = plain.state.snapshot(fleet.now)[0].prefill[forebay::decide::Work::Generate];
         for turn in 0..60 {
             let choice = fleet.send(ADAPTERS[turn % 2]);
             fleet.end(choice, load);
         }
         let view = &fleet.state.snapshot(fleet.now)[0];
-        assert_eq!(view.generate, before, "the load is not the card's speed");
+        assert_eq!(
+            view.prefill[forebay::decide::Work::Generate],
+            before,
+            "the load is not the card's speed"
+        );
         let lora = view.lora.as_ref().unwrap();
         assert!((lora.load.0 / load - 1.0).abs() < 0.1, "{load}: {lora:?}");
         assert_eq!(lora.loads, 60);

@@ -89,7 +89,7 @@ impl Card {
     /// Whether κ and the speeds alone are what they are, within 30 %.
     fn learned(&self, coupling: f64) -> Result<(), String> {
         for view in self.fleet.snapshot(Seconds(self.now)) {
-            let alone = view.embed.line.at(200.0).0;
+            let alone = view.prefill[forebay::decide::Work::Embed].line.at(200.0).0;
             if (alone / ALONE - 1.0).abs() > 0.3 {
                 return Err(format!("{}: {alone} s alone, it is {ALONE}", view.name));
             }

@@ -88,7 +88,7 @@ fn run(make: Make, speeds: &[f64], policy: Policy, load: Load, seed: u64) -> Res
     let placed = experiment.run(LEARNING + COUNTED);
     follow(&placed[LEARNING..], speeds)
         .and_then(|()| match load.work {
-            Work::Embed => learned(&experiment.fleet, speeds[0] / speeds[1]),
+            Work::Embed | Work::Infer => learned(&experiment.fleet, speeds[0] / speeds[1]),
             Work::Generate => Ok(()),
         })
         .map_err(|error| format!("seed {seed}, speeds {speeds:?}, {load:?}, {make:?}: {error}"))

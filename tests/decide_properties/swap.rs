@@ -282,7 +282,7 @@ fn an_idle_worker_swaps_at_once_and_a_busy_one_says_why_not() {
 fn what_a_swap_takes_is_learned_for_each_model_and_teaches_no_line() {
     for streamed in [true, false] {
         let mut yard = Yard::new(1, vec![worker(Some(1), 8)], 10.0);
-        let before = yard.state.snapshot(yard.now)[0].generate;
+        let before = yard.state.snapshot(yard.now)[0].prefill[forebay::decide::Work::Generate];
         for turn in 0..41 {
             let model = MODELS[turn % 2];
             let ask = Ask {
@@ -302,7 +302,7 @@ fn what_a_swap_takes_is_learned_for_each_model_and_teaches_no_line() {
             yard.state.check_invariants().unwrap();
         }
         let view = &yard.state.snapshot(yard.now)[0];
-        assert_eq!(view.generate, before);
+        assert_eq!(view.prefill[forebay::decide::Work::Generate], before);
         let residents = view.residents.as_ref().unwrap();
         assert_eq!(residents.loaded, [ModelName::new("a")]);
         let swaps: BTreeMap<_, _> = residents.swaps.iter().cloned().collect();

@@ -108,9 +108,14 @@ mod tests {
         let held = choose(&mut fleet, 30.0).unwrap();
         let shown = |fleet: &FleetState| {
             let seen = fleet.snapshot(Seconds(31.0));
-            let shown = seen
-                .iter()
-                .map(|one| (one.inflight, one.picks, one.generate, one.weight));
+            let shown = seen.iter().map(|one| {
+                (
+                    one.inflight,
+                    one.picks,
+                    one.prefill[Work::Generate],
+                    one.weight,
+                )
+            });
             shown.collect::<Vec<_>>()
         };
         let before = shown(&fleet);

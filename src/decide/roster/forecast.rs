@@ -16,7 +16,7 @@ impl Roster {
             let reading = speeds.prefill(size.work).at(size.reading());
             match size.work {
                 Work::Generate => reading + speeds.decoding(size.output, 1.0),
-                Work::Embed => reading,
+                Work::Embed | Work::Infer => reading,
             }
         };
         let workers = self.serving(ask, row);

@@ -1,9 +1,9 @@
 //! What others do on a worker, and what it costs ours: see `told_load.rs`.
 
 use super::Worker;
-use crate::decide::ask::Work;
+use crate::decide::ask::{ByWork, Work};
 use crate::decide::cost::{LEAST_PROMPT, Size};
-use crate::decide::told_load::{FADED, Foreign, Heard, MeanPrompts, Ours, Said};
+use crate::decide::told_load::{FADED, Foreign, Heard, Ours, Said};
 use crate::units::Seconds;
 
 /// Less than this share of the time that foreign prompts take is none.
@@ -30,7 +30,7 @@ impl Worker {
     pub(in crate::decide) fn hear_load(
         &mut self,
         heard: &Heard,
-        prompts: MeanPrompts,
+        prompts: ByWork<f64>,
         now: Seconds,
     ) {
         let (ours, kv_tokens) = (self.ours(), self.told.kv_tokens);

@@ -24,7 +24,7 @@ impl Worker {
             .prefill(booking.work())
             .at(booking.size.reading());
         let late = first_byte.prefill - own / machine.alone_share(first_byte.company);
-        let is_timed = booking.decodes() || booking.work() == Work::Embed;
+        let is_timed = booking.decodes() || booking.work() != Work::Generate;
         let late = is_timed.then_some(late);
         if let Some(borrowed) = &booking.lora {
             self.loras.begun(borrowed, late);
@@ -87,7 +87,9 @@ impl Worker {
             return;
         };
         match (booking.size.work, output) {
-            (Work::Embed, _) => self.learn_prefill(Work::Embed, reading, first_byte, machine),
+            (work @ (Work::Embed | Work::Infer), _) => {
+                self.learn_prefill(work, reading, first_byte, machine);
+            }
             (Work::Generate, Some(output)) if !booking.streamed => {
                 let alone = machine.alone_share(first_byte.company);
                 let whole = whole(booking, first_byte, (reading, output), alone);

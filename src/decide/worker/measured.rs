@@ -2,7 +2,6 @@
 //! whether its counters agree.
 
 use super::Worker;
-use crate::decide::ask::Work;
 use crate::decide::calibration::{Calibration, Shown, Tests};
 use crate::decide::health::State;
 use crate::decide::speed::SavedSpeeds;
@@ -28,9 +27,8 @@ impl Worker {
         if !is_up || self.spec.tests == Tests::Off {
             return false;
         }
-        let samples = [Work::Generate, Work::Embed].map(|work| self.speeds.prefill_samples(work));
         let shown = Shown {
-            samples: samples.iter().sum(),
+            samples: self.speeds.samples_read(),
             surprises: self.speeds.surprises(),
         };
         let since = condition.since();

@@ -66,7 +66,7 @@ impl Worker {
             own: Seconds(self.own(booking.size).0 / alone),
             ahead: Seconds(booking.wait.0 / alone),
             alone: booking.alone,
-            gathers: booking.work() == Work::Embed,
+            gathers: booking.work() != Work::Generate,
         };
         self.saturation.came(came);
         self.saturation.served(booking.held);

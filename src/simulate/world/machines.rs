@@ -136,7 +136,7 @@ impl World<'_> {
         for test in self.state.begin_tests(self.now) {
             let output = match test.work {
                 Work::Generate => f64::from(TEST_OUTPUT),
-                Work::Embed => 0.0,
+                Work::Embed | Work::Infer => 0.0,
             };
             let job = Job {
                 attempt: self.attempts.len(),

@@ -22,6 +22,8 @@ pub struct Knobs {
     pub memory: Memory,
     /// Prefill: seconds per prompt token that is not cached. One prefill at a time, first come first served.
     pub prefill: f64,
+    /// The same of tensors, where those go through another model.
+    pub tensors: Option<f64>,
     /// Decode: seconds per output token when alone …
     pub decode: f64,
     /// … and what each stream beside it adds to that.
@@ -77,6 +79,7 @@ impl Default for Knobs {
             lora: Loras::default(),
             memory: Memory::default(),
             prefill: 0.0,
+            tensors: None,
             decode: 0.0,
             decode_per_stream: 0.0,
             slots: 256,

@@ -48,7 +48,7 @@ async fn infer(shared: &Arc<Shared>, name: &str, body: &[u8]) -> Answer {
         return error(400, "Unable to parse 'inputs': attribute not found");
     };
     let asked = Asked {
-        work: Work::Embed,
+        work: Work::Infer,
         prompt: &request["inputs"].to_string(),
         output: 0,
     };

@@ -69,7 +69,7 @@ impl Pace {
             return Turn::Shaped(shape.read(asked.work, asked.prompt, asked.output).await);
         }
         let slot = self.slot(knobs).await;
-        let cached = self.prefill(asked.prompt, knobs).await;
+        let cached = self.prefill(&asked, knobs).await;
         Turn::Scripted {
             cached,
             decoding: (asked.work == Work::Generate).then(|| self.join_batch()),
@@ -104,11 +104,13 @@ impl Pace {
     }
 
     /// Reads a prompt; returns how many of its tokens were cached.
-    async fn prefill(&self, prompt: &str, knobs: &Mutex<Knobs>) -> usize {
+    async fn prefill(&self, asked: &Asked<'_>, knobs: &Mutex<Knobs>) -> usize {
         let _turn = self.prefill.lock().await;
+        let prompt = asked.prompt;
         let (seconds_per_token, caching) = {
             let knobs = knobs.lock();
-            (knobs.prefill, knobs.prefix_cache)
+            let tensors = knobs.tensors.filter(|_| asked.work == Work::Infer);
+            (tensors.unwrap_or(knobs.prefill), knobs.prefix_cache)
         };
         let cached = if caching { self.remember(prompt) } else { 0 };
         pause(seconds_per_token * (tokens(prompt) - cached) as f64).await;
