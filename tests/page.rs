@@ -15,6 +15,7 @@ use std::time::Duration;
 use support::browser::Browser;
 use support::engine::Engine;
 use support::engine::knobs::Knobs;
+use support::expect_soon;
 use support::prompt::{CHAT, chat, stream};
 use support::proxy::{Proxy, Setup, TOKEN};
 use support::queue::{join, occupy};
@@ -160,6 +161,59 @@ fn a_request_is_asked_why_by_keyboard() {
         "document.querySelectorAll('#requests tr[data-key]').length === 3",
     );
     assert_eq!(browser.ask(on_a_request), true, "the focus comes back");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_request_that_is_none_of_the_latest_any_more_opens_and_closes() {
+    let (fast, slow) = (engine(0.0001, 0.0), engine(0.001, 0.0));
+    let proxy = pair(&fast, &slow).start();
+    let ask = |id: &str| {
+        let headers = [("x-request-id", id)];
+        let mut client = proxy.connect();
+        let asked = client.call_with("POST", CHAT, &headers, chat("why").as_bytes());
+        assert_eq!(asked.status, 200);
+    };
+    ["old-one", "old-two"].into_iter().for_each(ask);
+    let Some(mut browser) = visit(&proxy) else {
+        return;
+    };
+    let button =
+        |id: &str| format!("document.querySelector('#requests tr[data-key$=\"{id}\"] button')");
+    let is_listed = |id: &str| format!("{} !== null", button(id));
+    let [one, two] = ["old-one", "old-two"].map(button);
+    browser.expect(
+        "both are listed",
+        &[is_listed("old-one"), is_listed("old-two")].join(" && "),
+    );
+    browser.ask(&format!("{one}.click()"));
+    browser.expect_text("id old-one");
+    for number in 0..15 {
+        ask(&format!("new-{number}"));
+    }
+    expect_soon("all have ended", || {
+        let ended = proxy.api("/api/requests?limit=100");
+        ended["requests"].as_array().unwrap().len() == 17
+    });
+    // The first may have been drawn before that.
+    for _ in 0..2 {
+        let drawn = browser.ask("document.querySelector('#drawn').textContent");
+        browser.expect(
+            "a picture later",
+            &format!("document.querySelector('#drawn').textContent !== {drawn}"),
+        );
+    }
+    browser.ask(&format!("{two}.click()"));
+    browser.expect_text("id old-two");
+    assert_eq!(browser.ask("document.querySelectorAll('.why').length"), 1);
+    browser.press("Escape");
+    browser.expect(
+        "the list goes on",
+        &format!(
+            "!document.querySelector('.why') && !{one} && !{two} && {}",
+            is_listed("new-14")
+        ),
+    );
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

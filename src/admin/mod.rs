@@ -64,7 +64,11 @@ use token::TokenSource;
 /// The status page. `{nonce}` stands where the nonce of each answer goes, `{style}` and `{script}` where these do.
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = concat!(include_str!("page/words.js"), include_str!("page/page.js"));
+const SCRIPT: &str = concat!(
+    include_str!("page/words.js"),
+    include_str!("page/requests.js"),
+    include_str!("page/page.js")
+);
 /// What a browser without the token sees, with `{place}` for where to find it.
 const LOCKED: &str = include_str!("page/locked.html");
 
