@@ -61,8 +61,8 @@ struct Entry {
 #[derive(Default)]
 pub(super) struct Book {
     written: Vec<Entry>,
-    /// Another process writes it now.
-    is_handed: bool,
+    /// This process ends, or another has the file: nothing is written there any more, and what others leave is not its own.
+    is_closed: bool,
 }
 
 /// How everybody stands, for the operator.
@@ -148,21 +148,28 @@ impl Admission {
         }
     }
 
-    /// Writes what is used, unless that is what was written last. What can't be written is said and no more.
-    pub fn save(&self, state: &Path) {
-        self.write(state, &mut self.book.lock());
+    /// Adds what others have left, and writes what is used, unless that is what was written last. What can't be written
+    /// is said and no more.
+    fn keep(&self, state: &Path) {
+        let mut book = self.book.lock();
+        if !book.is_closed {
+            self.collect(state);
+            self.write(state, &mut book);
+        }
     }
 
-    /// Writes it for the last time: another process takes over.
-    pub fn hand_over(&self, state: &Path) {
+    /// Writes it for the last time: this process ends, or another takes over.
+    pub fn close(&self, state: &Path) {
         let mut book = self.book.lock();
-        self.write(state, &mut book);
-        book.is_handed = true;
+        if !book.is_closed {
+            self.write(state, &mut book);
+        }
+        book.is_closed = true;
     }
 
     /// No other process has taken over.
-    pub fn take_back(&self) {
-        self.book.lock().is_handed = false;
+    pub fn reopen(&self) {
+        self.book.lock().is_closed = false;
     }
 
     /// Leaves to whoever has taken over what was used since.
@@ -184,7 +191,7 @@ impl Admission {
 
     fn write(&self, state: &Path, book: &mut Book) {
         let entries = self.entries();
-        if !book.is_handed && entries != book.written && put(state, FILE, entries.clone()) {
+        if entries != book.written && put(state, FILE, entries.clone()) {
             book.written = entries;
         }
     }
@@ -202,16 +209,22 @@ impl Admission {
 
     /// Takes over what an earlier process has written.
     pub fn recall(&self, state: &Path) {
-        let door = self.door();
-        if door.tenants.iter().all(|t| t.plan.budgets.is_empty()) {
-            return;
+        if self.has_budgets() {
+            self.take(state, FILE, Budget::recall);
+            self.collect(state);
         }
-        self.take(state, FILE, Budget::recall);
-        self.collect(state);
+    }
+
+    fn has_budgets(&self) -> bool {
+        let door = self.door();
+        { door.tenants.iter() }.any(|tenant| !tenant.plan.budgets.is_empty())
     }
 
     /// Adds what processes have left that have handed over.
     fn collect(&self, state: &Path) {
+        if !self.has_budgets() {
+            return;
+        }
         for name in left_behind(state) {
             self.take(state, &name, Budget::carry);
         }
@@ -320,9 +333,64 @@ pub async fn keep_accounts(admission: Arc<Admission>, state: Arc<Path>) {
         let (admission, state) = (Arc::clone(&admission), Arc::clone(&state));
         // A disk may block; who waits for it here is nobody else.
         let written = tokio::task::spawn_blocking(move || {
-            admission.collect(&state);
-            admission.save(&state);
+            admission.keep(&state);
         });
         drop(written.await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config;
+    use crate::config::plan::KeyHash;
+    use crate::observe::Observe;
+
+    const LEFT: &str = "budgets.4000000.json";
+
+    fn admission(budget: &str) -> Admission {
+        let hash = KeyHash::of(b"fb_key");
+        let text = format!(
+            r#"
+            state = "unused"
+            [[tenant]]
+            name = "app"
+            key_hash = "{hash}"
+            {budget}
+            [[worker]]
+            name = "w"
+            url = "http://127.0.0.1:1"
+            "#
+        );
+        let plan = config::parse(&text, Path::new("test.toml"), &|_| None).unwrap();
+        let clock = Clock::start();
+        let observe = Observe::new(clock, &plan.log, &[], &[]).unwrap();
+        Admission::new(&plan, clock, &observe.metrics).unwrap()
+    }
+
+    #[test]
+    fn who_ends_or_has_handed_over_takes_nothing_that_others_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path();
+        let [running, other, free] =
+            ["budget = \"1h/day\"", "budget = \"1h/day\"", ""].map(admission);
+        let leave = |used| {
+            let mut left = other.entries();
+            left[0].used = used;
+            assert!(put(state, LEFT, left));
+        };
+        let used = || running.entries()[0].used;
+        leave(7);
+        running.keep(state);
+        assert!(used() == 7 && left_behind(state).is_empty());
+        leave(8);
+        running.close(state);
+        running.keep(state);
+        free.keep(state);
+        assert_eq!(left_behind(state), [LEFT]);
+        running.reopen();
+        running.keep(state);
+        assert!(used() == 15 && left_behind(state).is_empty());
     }
 }

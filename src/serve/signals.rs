@@ -138,7 +138,7 @@ impl Caught {
         match farewell {
             Farewell::Stopped => {
                 app.fleet.save_speeds(state);
-                app.admission.save(state);
+                app.admission.close(state);
             }
             Farewell::HandedOver => app.admission.settle_up(state),
         }

@@ -202,7 +202,7 @@ impl Sockets {
         let line = Line::new(stream).map_err(lost)?;
         let handed = self.hand_to(line, app);
         if handed.is_err() {
-            app.admission.take_back();
+            app.admission.reopen();
             // The successor may have left word that it is the one that runs.
             let told = super::keep_pid(&plan.state).and_then(|()| super::keep_address(&plan));
             told.map_err(|error| error.to_string())?;
@@ -215,7 +215,7 @@ impl Sockets {
         let lost = |error: io::Error| format!("the successor is gone: {error}");
         let fds = self.0.get().ok_or("nothing listens yet")?;
         app.fleet.save_speeds(&plan.state);
-        app.admission.hand_over(&plan.state);
+        app.admission.close(&plan.state);
         let listeners = plan.listen.http.iter().chain([&plan.listen.admin]);
         let listeners: Vec<_> = listeners.map(SocketAddr::to_string).collect();
         line.say(&format!("has {}", listeners.join(" ")))
