@@ -156,7 +156,7 @@ fn begin(start: Start) -> Result<(), StartError> {
     let (reloader, desk, orders) = Reloader::open(&desks, (file, env), typed);
     let sights = sights(&app, &reloader, &desk);
     let admin = Arc::new(Admin::new(token, plan.listen.admin, sights));
-    let watch = signals.watch(desks.clone(), desk);
+    let watch = signals.watch(desks.clone(), (reloader.clone(), desk));
     let server = server(&desks, admin, successor, (reloader, orders))?;
     server.run(RunArgs {
         shutdown_signal: Box::new(watch),
@@ -198,7 +198,7 @@ fn sights(app: &Arc<App>, reloader: &Arc<Reloader>, desk: &Desk) -> Sights {
             let app = app.clone();
             Box::new(move |id| line::view(&app, id))
         },
-        staff: reload::staff(reloader.clone(), desk.clone()),
+        staff: reload::staff(desk.clone()),
         change: {
             let app = app.clone();
             Box::new(move |name, hand| status::change(&app, name, hand))

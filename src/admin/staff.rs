@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::Admin;
 use super::answer::Answer;
-use super::changes::{Nothing, object, parsed, text, time};
+use super::changes::{AUDIT, Nothing, object, parsed, text, time};
 use super::door::Shown;
 use super::reload::{ReloadResult, Reloaded, show};
 use crate::units::Seconds;
@@ -76,9 +76,11 @@ impl Staffing {
         match self {
             Staffing::Add { name, within, .. } => {
                 let within = within.map(tracing::field::display);
-                tracing::warn!(by, worker = name, within, "added by hand");
+                tracing::warn!(target: AUDIT, by, worker = name, within, "added by hand");
             }
-            Staffing::Remove { name } => tracing::warn!(by, worker = name, "removed by hand"),
+            Staffing::Remove { name } => {
+                tracing::warn!(target: AUDIT, by, worker = name, "removed by hand");
+            }
         }
     }
 }

@@ -13,6 +13,7 @@
 mod added;
 mod desk;
 mod lost;
+mod outcome;
 mod rest;
 
 use std::path::PathBuf;
@@ -26,8 +27,7 @@ use super::diagnostics;
 use super::notify::Notifier;
 use super::signals::Desks;
 use super::zones::KnownZones;
-use crate::admin::{AUDIT, Reload, ReloadResult, Reloaded};
-use crate::clock;
+use crate::admin::{Reload, ReloadResult, Reloaded};
 use crate::config::diff::{self, Change};
 use crate::config::{self, Plan, Problems, dump};
 use crate::kept;
@@ -38,6 +38,7 @@ use added::AddedWorkers;
 pub(super) use added::staff;
 use desk::Order;
 pub(super) use desk::{Desk, Orders};
+use outcome::{log, refused, told};
 use rest::Rest;
 
 /// Time between two looks at the files. One that has not changed between two is written no more.
@@ -113,6 +114,16 @@ impl Reloader {
         self.last.lock().clone()
     }
 
+    /// Another serves now: says whom it does not know.
+    pub(super) fn part(&self) {
+        for worker in self.added.names() {
+            tracing::warn!(
+                worker,
+                "was added by hand and is not with the successor; add it there again"
+            );
+        }
+    }
+
     /// Follows the files and reads orders, for as long as the process lives.
     pub(super) async fn run(self: Arc<Self>, mut orders: Orders) {
         let mut rest = Rest::of(&self.typed.lock().files);
@@ -126,7 +137,7 @@ impl Reloader {
             let first = tokio::select! {
                 order = orders.next() => order,
                 _ = looks.tick() => if self.added.expire(self.app.clock.now()) {
-                    Some(Order { by: "time", told: None })
+                    Some(Order::by("time"))
                 } else {
                     let (reloader, is_first) = (self.clone(), std::mem::take(&mut is_unsure));
                     let looked = off_path(move || {
@@ -135,20 +146,16 @@ impl Reloader {
                     });
                     let Some((looked, is_news)) = looked.await else { return };
                     rest = looked;
-                    is_news.then_some(Order { by: "file", told: None })
+                    is_news.then_some(Order::by("file"))
                 }
             };
             let Some(first) = first else { continue };
-            let by = first.by;
-            let gathered = orders.gather(first).await;
-            let reloader = self.clone();
-            let Some((looked, reloaded)) = off_path(move || reloader.reload(by)).await else {
-                return;
-            };
-            rest = looked;
-            for told in gathered.into_iter().filter_map(|order| order.told) {
-                // Who has gone away meanwhile is not told.
-                let _ = told.send(reloaded.clone());
+            for turn in desk::turns(orders.gather(first).await) {
+                let reloader = self.clone();
+                let Some(looked) = off_path(move || reloader.carry_out(turn)).await else {
+                    return;
+                };
+                rest = looked.unwrap_or(rest);
             }
         }
     }
@@ -168,11 +175,55 @@ impl Reloader {
         }
     }
 
-    /// Reads the file and takes it over. Returns what it read as well, as it was before that.
-    fn reload(&self, by: &'static str) -> (Rest, Reloaded) {
+    /// Carries out orders that are one reload, and tells who waits for it. Returns what it read, if it had to.
+    fn carry_out(&self, orders: Vec<Order>) -> Option<Rest> {
         let mut typed = self.typed.lock();
+        let by = orders.first()?.by;
+        let mut by_hand = orders.iter().filter_map(|order| order.staffing.clone());
+        let now = self.app.clock.now();
+        let (rest, reloaded) = match by_hand.try_for_each(|order| self.added.note(order, now)) {
+            Ok(()) => {
+                let (rest, reloaded) = self.reload(by, &mut typed);
+                (Some(rest), reloaded)
+            }
+            Err(why) => (None, refused(by, vec![why])),
+        };
+        for told in orders.into_iter().filter_map(|order| order.told) {
+            // Who has gone away meanwhile is not told.
+            let _ = told.send(reloaded.clone());
+        }
+        rest
+    }
+
+    /// Reads the file and takes it over, without a newcomer with whom it would be refused. Returns what it read as well, as
+    /// it was before that, and what whoever ordered it is told.
+    fn reload(&self, by: &'static str, typed: &mut Plan) -> (Rest, Reloaded) {
         self.notifier.reloading();
-        let (rest, judged) = self.judged(&typed);
+        let (mut rest, mut reloaded) = self.attempt(by, typed);
+        let mut turned_away = None;
+        if reloaded.result == ReloadResult::Refused && self.added.turn_away() {
+            for problem in &reloaded.problems {
+                tracing::warn!(by, "a worker is not added: {problem}");
+            }
+            turned_away = Some(reloaded);
+            // What else is new must not be lost with it.
+            (rest, reloaded) = self.attempt(by, typed);
+        }
+        self.added.settle(reloaded.result != ReloadResult::Refused);
+        if reloaded.result == ReloadResult::Ok {
+            self.keep_plan();
+        }
+        log(&reloaded);
+        let metrics = &self.app.observe.metrics;
+        metrics.reloaded(reloaded.result.label());
+        *self.last.lock() = Some(reloaded.clone());
+        self.notifier.ready();
+        (rest, turned_away.unwrap_or(reloaded))
+    }
+
+    /// Takes over what the file says now, if that can be.
+    fn attempt(&self, by: &'static str, typed: &mut Plan) -> (Rest, Reloaded) {
+        let (rest, judged) = self.judged(typed);
         let reloaded = match judged {
             Err(problems) => refused(by, problems),
             Ok(judged) if judged.changes.is_empty() => told(by, judged),
@@ -184,16 +235,6 @@ impl Reloader {
                 Err(problem) => refused(by, vec![problem]),
             },
         };
-        self.added.settle(reloaded.result != ReloadResult::Refused);
-        drop(typed);
-        if reloaded.result == ReloadResult::Ok {
-            self.keep_plan();
-        }
-        log(&reloaded);
-        let metrics = &self.app.observe.metrics;
-        metrics.reloaded(reloaded.result.label());
-        *self.last.lock() = Some(reloaded.clone());
-        self.notifier.ready();
         (rest, reloaded)
     }
 
@@ -319,70 +360,6 @@ fn pending(first: &Plan, fresh: &Plan) -> Vec<&'static str> {
     differ.map(|(key, _)| key).collect()
 }
 
-fn told(by: &'static str, judged: Judged) -> Reloaded {
-    Reloaded {
-        result: if judged.changes.is_empty() {
-            ReloadResult::Unchanged
-        } else {
-            ReloadResult::Ok
-        },
-        by,
-        time: clock::wall(),
-        changes: judged.changes,
-        lost: judged.lost,
-        remarks: judged.fresh.remarks,
-        pending: judged.pending,
-        problems: Vec::new(),
-    }
-}
-
-fn refused(by: &'static str, problems: Vec<String>) -> Reloaded {
-    Reloaded {
-        result: ReloadResult::Refused,
-        by,
-        time: clock::wall(),
-        changes: Vec::new(),
-        lost: Vec::new(),
-        remarks: Vec::new(),
-        pending: Vec::new(),
-        problems,
-    }
-}
-
-fn log(reloaded: &Reloaded) {
-    let by = reloaded.by;
-    match reloaded.result {
-        ReloadResult::Refused => {
-            let count = reloaded.problems.len();
-            tracing::error!(
-                by,
-                count,
-                "the configuration is refused, the plan before stays in force"
-            );
-            for problem in &reloaded.problems {
-                tracing::error!("{problem}");
-            }
-        }
-        ReloadResult::Unchanged => tracing::info!(by, "the configuration says what it said before"),
-        ReloadResult::Ok => {
-            let count = reloaded.changes.len();
-            tracing::warn!(target: AUDIT, by, count, "the configuration is taken over");
-            for change in &reloaded.changes {
-                tracing::info!("{change}");
-            }
-        }
-    }
-    for model in &reloaded.lost {
-        tracing::warn!(model, "clients lose it: no worker serves it any more");
-    }
-    for key in &reloaded.pending {
-        tracing::warn!(
-            key,
-            "needs a restart or forebay serve --upgrade; what was in force stays so until then"
-        );
-    }
-}
-
 /// The admin side's way here.
 pub(super) fn sight(reloader: Arc<Reloader>, desk: Desk) -> Box<Reload> {
     Box::new(move |is_dry| {
@@ -391,7 +368,7 @@ pub(super) fn sight(reloader: Arc<Reloader>, desk: Desk) -> Box<Reload> {
             let reloaded = if is_dry {
                 off_path(move || reloader.dry_run(ADMIN)).await
             } else {
-                desk.answer(ADMIN).await
+                desk.answer(ADMIN, None).await
             };
             reloaded.unwrap_or_else(|| refused(ADMIN, vec!["the proxy is stopping".to_owned()]))
         })
