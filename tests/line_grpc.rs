@@ -268,6 +268,63 @@ fn a_call_that_two_workers_fail_is_held_against_neither_and_one_that_another_ans
 }
 
 #[test]
+fn of_two_workers_that_fail_a_call_both_are_blamed_when_a_third_answers_it() {
+    let workers = [(); 3].map(|()| GrpcWorker::start());
+    let proxy = workers
+        .iter()
+        .zip(["a", "b", "c"])
+        .fold(Proxy::setup(), |setup, (worker, name)| {
+            setup.worker_at(name, &worker.url(), GENERIC)
+        })
+        .section("[routing]\npolicy = \"round_robin\"")
+        .start();
+    let call = || status(&proxy, "ModelInfer", &[], &naming("m")).0;
+    let failures = |name: &str| proxy.worker(name)["failures"].as_u64().unwrap();
+    for worker in &workers[..2] {
+        worker.fail(13, 100);
+    }
+    let asked = || workers.each_ref().map(|worker| worker.heard().len() as u64);
+    let fails_twice = |_| {
+        let before = asked();
+        assert_eq!(call(), 0);
+        let now = asked();
+        now[0] > before[0] && now[1] > before[1]
+    };
+    assert!((0..6).any(fails_twice), "{:?}", asked());
+    let asked = asked();
+    assert_eq!(["a", "b", "c"].map(failures), [asked[0], asked[1], 0]);
+}
+
+#[test]
+fn a_worker_that_is_only_busy_proves_nobody_wrong() {
+    let workers = [GrpcWorker::start(), GrpcWorker::start()];
+    let proxy = Proxy::setup()
+        .section("[routing]\npolicy = \"round_robin\"")
+        .worker_at("a", &workers[0].url(), GENERIC)
+        .worker_at("b", &workers[1].url(), GENERIC)
+        .start();
+    let call = || status(&proxy, "ModelInfer", &[], &naming("m")).0;
+    assert_eq!(call(), 0);
+    let is_next = |worker: &&GrpcWorker| worker.heard().is_empty();
+    let next = workers.iter().find(is_next).unwrap();
+    for worker in &workers {
+        worker.fail(14, 1);
+    }
+    next.fail(13, 1);
+    call();
+    assert_eq!(
+        workers
+            .each_ref()
+            .map(|worker| worker.heard().len())
+            .iter()
+            .sum::<usize>(),
+        3
+    );
+    let failures = ["a", "b"].map(|name| proxy.worker(name)["failures"].as_u64());
+    assert_eq!(failures, [Some(0); 2]);
+}
+
+#[test]
 fn p31_a_stream_that_breaks_ends_with_a_status_and_no_message_is_sent_twice() {
     let worker = GrpcWorker::start();
     let proxy = before(&worker).start();

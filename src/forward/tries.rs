@@ -107,12 +107,16 @@ impl Tries {
         again
     }
 
-    /// The end, with an answer.
+    /// The end, with an answer. Workers that say the same of a request are believed, unless another did better; one that
+    /// is only busy did not.
     pub(super) fn deliver(self, mut begun: Box<Begun>) -> Box<Begun> {
         match self.doubted[..] {
             [] if begun.is_doubted() => begun.begin.judged.outcome = Outcome::Failed,
-            [only] if !begun.is_doubted() || begun.worker == only => self.fleet.blame(only),
-            // Nobody was, or two say the same of it.
+            // Nobody else had an answer.
+            [only] if begun.worker == only => self.fleet.blame(only),
+            ref all if begun.ending() == Ending::Answer => {
+                all.iter().for_each(|worker| self.fleet.blame(*worker));
+            }
             _ => {}
         }
         begun.repeating = self.repeating;
@@ -123,12 +127,7 @@ impl Tries {
     pub(super) fn give_up(mut self, fault: Fault) -> Result<Box<Begun>, Fault> {
         match self.spare.take() {
             Some(spare) => Ok(self.deliver(spare)),
-            None => {
-                if let [only] = self.doubted[..] {
-                    self.fleet.blame(only);
-                }
-                Err(fault)
-            }
+            None => Err(fault),
         }
     }
 }
