@@ -15,7 +15,7 @@ use serde_json::Value;
 use support::command::{self, Said};
 use support::engine::Engine;
 use support::engine::knobs::{Dialect, Health, Knobs, Loras};
-use support::grpc::GrpcWorker;
+use support::grpc::{GrpcWorker, Heard};
 use support::prompt::CHAT;
 use support::proxy::Proxy;
 use tempfile::TempDir;
@@ -280,13 +280,16 @@ fn grpc_one_port_above_is_found_and_our_own_workers_are_called_by_their_models()
     }
     assert_eq!(said.out.matches("grpc_url").count(), 2, "{}", said.out);
     let typed = [
-        worker("without", &ours, ""),
+        worker("without", &ours, "headers = { x-secret = \"s\" }"),
         worker("with", &bare, &format!("grpc_url = \"{}\"", triton.url())),
     ];
     let (code, workers) = live(&folder, &typed.concat());
     assert_eq!(code, Some(0), "{workers}");
     let notes = |place: usize| workers[place]["notes"].to_string();
     assert!(notes(0).contains("it speaks gRPC at"), "{workers}");
+    let heard = ours_grpc.heard();
+    let is_told = |heard: &Heard| heard.fields.contains_key("x-secret");
+    assert!(!heard.is_empty() && !heard.iter().any(is_told), "{heard:?}");
     assert!(
         notes(1).contains("no gRPC of KServe answers there"),
         "{workers}"

@@ -61,7 +61,7 @@ pub async fn interview(
         let mut said = ask(plan, &inquirer).await?;
         if let Some(origin) = grpc_origin(plan, &said) {
             let upstream = Upstream::new(origin.clone(), addresses.clone(), clock);
-            let there = Inquirer::new(plan, Arc::new(upstream));
+            let there = Inquirer::new(&known_there(plan), Arc::new(upstream));
             said.grpc = there.speaks_grpc().await.then_some(origin);
         }
         Ok(said)
@@ -122,6 +122,16 @@ fn grpc_origin(plan: &WorkerPlan, said: &Interview) -> Option<Origin> {
         format!("h2c://{host}:{port}")
     };
     config::origin(&url)
+}
+
+/// The worker, as far as whoever is behind a port may know of it that nobody has typed: without its secrets.
+fn known_there(plan: &WorkerPlan) -> WorkerPlan {
+    let mut plan = plan.clone();
+    if plan.grpc.is_none() {
+        plan.key = None;
+        plan.headers.clear();
+    }
+    plan
 }
 
 /// In whose dialect it is asked on: what it was found to be, unless that only says what it is not.
