@@ -93,11 +93,11 @@ struct Choice {
     left_out: usize,
 }
 
-/// What would become of a request.
+/// What would become of a request; a proxy of an earlier version does not say of which path.
 #[derive(Deserialize)]
 struct Foreseen {
     sentence: String,
-    path: String,
+    path: Option<String>,
     candidates: Vec<Candidate>,
     left_out: usize,
 }
@@ -164,7 +164,9 @@ fn foresee(proxy: &Running, path: Option<&str>, body: String) -> Result<(), Exit
     let answer = proxy.post(&format!("/api/dry-run{path}"), body)?;
     proxy.show(&answer, |foreseen: Foreseen| {
         say(plain(&foreseen.sentence));
-        say(plain(&format!("as a POST to {}", foreseen.path)));
+        if let Some(path) = &foreseen.path {
+            say(plain(&format!("as a POST to {path}")));
+        }
         if !foreseen.candidates.is_empty() {
             say("");
             tell(&foreseen.candidates, foreseen.left_out);
@@ -253,5 +255,17 @@ impl Candidate {
             time(term(&["net", "external", "failure", "price"])),
         ];
         say(line(&COLUMNS, cells.map(Into::into)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_an_earlier_proxy_is_understood() {
+        let earlier = br#"{"sentence":"It would go to a.","candidates":[],"left_out":0}"#;
+        let foreseen: Foreseen = read(earlier).unwrap();
+        assert_eq!(foreseen.path, None);
     }
 }
