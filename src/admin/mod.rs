@@ -197,7 +197,7 @@ impl Admin {
     /// What is behind the door to look at.
     fn show(&self, view: View, name: &str, head: &Parts) -> Answer {
         match view {
-            View::Events => self.board.listen(&self.sights),
+            View::Events => self.board.listen(&self.sights, &head.method),
             View::Workers => {
                 let fleet = (self.sights.fleet)();
                 let picture = workers::Picture::of(&fleet, clock::wall());
@@ -272,7 +272,8 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
-        // Asked for before the fleet: whoever joins between the two is not taken for gone.
+        // Asked for before the fleet, so that who joins between the two is not among them. Of one that has a name already
+        // and no place yet nothing is counted that could be forgotten.
         let names = self.sights.observe.worker_names();
         let text = metrics.render_with(|metrics| {
             (self.sights.fleet)().show_in(metrics, &names);
