@@ -1,4 +1,5 @@
-//! Reload: another configuration while requests are under way. The real binary, its file, its signals and its admin side.
+//! Reload: another configuration while requests are under way. The real binary, its file, its signals and its admin
+//! side.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

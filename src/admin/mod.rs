@@ -7,8 +7,8 @@
 //!
 //! Which paths there are stands in one table (`routes.rs`), which the OpenAPI document is written from.
 //!
-//! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, hands over what an operator
-//! wants changed, and turns a request into an answer. Query strings hold the token or the wishes of a search
+//! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, hands over what an
+//! operator wants changed, and turns a request into an answer. Query strings hold the token or the wishes of a search
 //! (`search.rs`), and appear in no answer and no log.
 
 pub mod address;
@@ -272,8 +272,8 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
-        // Asked for before the fleet, so that who joins between the two is not among them. Of one that has a name already
-        // and no place yet nothing is counted that could be forgotten.
+        // Asked for before the fleet, so that who joins between the two is not among them. Of one that has a name
+        // already and no place yet nothing is counted that could be forgotten.
         let names = self.sights.observe.worker_names();
         let text = metrics.render_with(|metrics| {
             (self.sights.fleet)().show_in(metrics, &names);

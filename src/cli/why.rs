@@ -1,8 +1,8 @@
 //! `forebay why`: where a request's time went, and who was considered for it.
 //!
 //! The first line names the largest share of the time and its cause; the tables below are what the choice saw: every
-//! candidate with the seconds that were expected there, by term. With `--dry-run` it is a request that nobody sends: the
-//! proxy goes the way of a real one up to the choice and says what would become of it now.
+//! candidate with the seconds that were expected there, by term. With `--dry-run` it is a request that nobody sends:
+//! the proxy goes the way of a real one up to the choice and says what would become of it now.
 
 use std::collections::BTreeMap;
 use std::fs;

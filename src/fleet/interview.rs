@@ -1,9 +1,10 @@
 //! Asking a worker once what it is, for whoever wants to know before anybody is sent there: `forebay init` and
 //! `forebay check --live`.
 //!
-//! The questions are those of a worker that is watched (`probe.rs`, `discover.rs`), asked in the order in which they tell
-//! what is wrong: is somebody there, what is it, does it live, does it take our key, what does it serve, what bounds its
-//! work, has it gRPC. None of them loads a model or runs one. Each has `probe.timeout`, so an interview ends, also with one that hangs.
+//! The questions are those of a worker that is watched (`probe.rs`, `discover.rs`), asked in the order in which they
+//! tell what is wrong: is somebody there, what is it, does it live, does it take our key, what does it serve, what
+//! bounds its work, has it gRPC. None of them loads a model or runs one. Each has `probe.timeout`, so an interview
+//! ends, also with one that hangs.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -99,8 +100,8 @@ async fn ask(plan: &WorkerPlan, inquirer: &Inquirer) -> Result<Interview, String
     })
 }
 
-/// Where gRPC is looked for: where the plan says, else, of engines that have it, where they have it unless they are told
-/// otherwise, one port above HTTP.
+/// Where gRPC is looked for: where the plan says, else, of engines that have it, where they have it unless they are
+/// told otherwise, one port above HTTP.
 fn grpc_origin(plan: &WorkerPlan, said: &Interview) -> Option<Origin> {
     if plan.grpc.is_some() {
         return plan.grpc.clone();

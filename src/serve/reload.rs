@@ -127,8 +127,8 @@ impl Reloader {
     /// Follows the files and reads orders, for as long as the process lives.
     pub(super) async fn run(self: Arc<Self>, mut orders: Orders) {
         let mut rest = Rest::of(&self.typed.lock().files);
-        // What was written between the first reading and now is news. Looked for at the first look and not before, so that
-        // it is not beside the first probes, which measure.
+        // What was written between the first reading and now is news. Looked for at the first look and not before, so
+        // that it is not beside the first probes, which measure.
         let mut is_unsure = true;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -195,8 +195,8 @@ impl Reloader {
         rest
     }
 
-    /// Reads the file and takes it over, without a newcomer with whom it would be refused. Returns what it read as well, as
-    /// it was before that, and what whoever ordered it is told.
+    /// Reads the file and takes it over, without a newcomer with whom it would be refused. Returns what it read as
+    /// well, as it was before that, and what whoever ordered it is told.
     fn reload(&self, by: &'static str, typed: &mut Plan) -> (Rest, Reloaded) {
         self.notifier.reloading();
         let (mut rest, mut reloaded) = self.attempt(by, typed);

@@ -1,11 +1,12 @@
 //! Workers that an operator adds while the proxy runs.
 //!
-//! Each is a table like those of the file, and is read beside it as one of `workers_dir` is: so all that holds for a worker
-//! of the file holds for it, what is wrong with it is told as there, and whoever comes or goes does so in a reload. It
-//! outlives reloads and no restart: what is to stay stands in the file.
+//! Each is a table like those of the file, and is read beside it as one of `workers_dir` is: so all that holds for a
+//! worker of the file holds for it, what is wrong with it is told as there, and whoever comes or goes does so in a
+//! reload. It outlives reloads and no restart: what is to stay stands in the file.
 //!
-//! Guaranteed: a newcomer with which the configuration would be refused is turned away, and that very reload goes on without
-//! it, so it holds up neither what else is new nor a reload that follows. One is noted by the reload that it is part of.
+//! Guaranteed: a newcomer with which the configuration would be refused is turned away, and that very reload goes on
+//! without it, so it holds up neither what else is new nor a reload that follows. One is noted by the reload that it is
+//! part of.
 
 use std::path::PathBuf;
 

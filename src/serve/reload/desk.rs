@@ -1,6 +1,6 @@
-//! Where reloads are ordered. Orders that come shortly after each other are one: tools that write several files, or send a
-//! signal for each, want one reload. A worker that comes or goes by hand is a reload of its own, and the order says which:
-//! so what is answered is what came of it, and of nobody else.
+//! Where reloads are ordered. Orders that come shortly after each other are one: tools that write several files, or
+//! send a signal for each, want one reload. A worker that comes or goes by hand is a reload of its own, and the order
+//! says which: so what is answered is what came of it, and of nobody else.
 
 use std::time::Duration;
 
