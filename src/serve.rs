@@ -156,7 +156,7 @@ fn begin(start: Start) -> Result<(), StartError> {
     let (reloader, desk, orders) = Reloader::open(&desks, (file, env), typed);
     let sights = sights(&app, &reloader, &desk);
     let admin = Arc::new(Admin::new(token, plan.listen.admin, sights));
-    let watch = signals.watch(desks.clone(), desk);
+    let watch = signals.watch(desks.clone(), (reloader.clone(), desk));
     let server = server(&desks, admin, successor, (reloader, orders))?;
     server.run(RunArgs {
         shutdown_signal: Box::new(watch),

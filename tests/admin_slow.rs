@@ -63,7 +63,8 @@ fn a_line_is_named() {
     let engine = Engine::start();
     let proxy = narrow(&engine, "wait_no_worker = \"0s\"").start();
     let first = verdict(&proxy, |headers| {
-        // Whoever has the only place leaves; the one who waited for it then takes a while too, so that it is the slowest.
+        // Whoever has the only place leaves; the one who waited for it then takes a while too, so that it is the
+        // slowest.
         let held = occupy(&proxy, &engine);
         engine.tune(|knobs| knobs.first_byte_delay = PLANTED / 3);
         let mut waits = proxy.connect();

@@ -1,4 +1,5 @@
-//! What the command line says of itself: help, completions, manual pages. All come from one table, so all know every verb.
+//! What the command line says of itself: help, completions, manual pages. All come from one table, so all know every
+//! verb.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

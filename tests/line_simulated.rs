@@ -79,7 +79,7 @@ fn text(request: &Request, number: usize) -> String {
 fn call(request: &Request, number: usize) -> Call {
     let mut text = text(request, number);
     let (path, body) = match request.work {
-        Work::Embed => {
+        Work::Embed | Work::Infer => {
             text.truncate(request.prompt as usize * TOKEN);
             ("/v1/embeddings", json!({"model": "m", "input": text}))
         }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use support::browser::Browser;
 use support::engine::Engine;
 use support::engine::knobs::Knobs;
+use support::expect_soon;
 use support::prompt::{CHAT, chat, stream};
 use support::proxy::{Proxy, Setup, TOKEN};
 use support::queue::{join, occupy};
@@ -164,38 +165,55 @@ fn a_request_is_asked_why_by_keyboard() {
 }
 
 #[test]
-fn a_request_that_has_left_the_list_meanwhile_opens_too() {
-    let (fast, slow) = (engine(0.0, 0.0), engine(0.0, 0.0));
+fn a_request_that_is_none_of_the_latest_any_more_opens_and_closes() {
+    let (fast, slow) = (engine(0.0001, 0.0), engine(0.001, 0.0));
     let proxy = pair(&fast, &slow).start();
-    for _ in 0..2 {
-        assert_eq!(proxy.chat(&chat("early")).status, 200);
-    }
+    let ask = |id: &str| {
+        let headers = [("x-request-id", id)];
+        let mut client = proxy.connect();
+        let asked = client.call_with("POST", CHAT, &headers, chat("why").as_bytes());
+        assert_eq!(asked.status, 200);
+    };
+    ["old-one", "old-two"].into_iter().for_each(ask);
     let Some(mut browser) = visit(&proxy) else {
         return;
     };
-    let rows = "[...document.querySelectorAll('#requests tr[data-key] button')]";
-    browser.expect("both are listed", &format!("{rows}.length === 2"));
-    browser.ask(&format!("{rows}[0].click()"));
+    let button =
+        |id: &str| format!("document.querySelector('#requests tr[data-key$=\"{id}\"] button')");
+    let is_listed = |id: &str| format!("{} !== null", button(id));
+    let [one, two] = ["old-one", "old-two"].map(button);
     browser.expect(
-        "one is open",
-        "document.querySelectorAll('.why p').length === 1",
+        "both are listed",
+        &[is_listed("old-one"), is_listed("old-two")].join(" && "),
     );
-    for _ in 0..16 {
-        assert_eq!(proxy.chat(&chat("late")).status, 200);
+    browser.ask(&format!("{one}.click()"));
+    browser.expect_text("id old-one");
+    for number in 0..15 {
+        ask(&format!("new-{number}"));
     }
-    // The second picture from now was made when they had ended.
+    expect_soon("all have ended", || {
+        let ended = proxy.api("/api/requests?limit=100");
+        ended["requests"].as_array().unwrap().len() == 17
+    });
+    // The first may have been drawn before that.
     for _ in 0..2 {
         let drawn = browser.ask("document.querySelector('#drawn').textContent");
-        let later = format!("document.querySelector('#drawn').textContent !== {drawn}");
-        browser.expect("a picture later", &later);
+        browser.expect(
+            "a picture later",
+            &format!("document.querySelector('#drawn').textContent !== {drawn}"),
+        );
     }
-    browser.ask(&format!("{rows}[1].click()"));
+    browser.ask(&format!("{two}.click()"));
+    browser.expect_text("id old-two");
+    assert_eq!(browser.ask("document.querySelectorAll('.why').length"), 1);
+    browser.press("Escape");
     browser.expect(
-        "the other is open",
-        "document.querySelectorAll('.why p').length === 1",
+        "the list goes on",
+        &format!(
+            "!document.querySelector('.why') && !{one} && !{two} && {}",
+            is_listed("new-14")
+        ),
     );
-    browser.ask(&format!("{rows}[1].click()"));
-    browser.expect("the list goes on", &format!("{rows}.length === 15"));
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

@@ -1,4 +1,5 @@
-//! Reload: another configuration while requests are under way. The real binary, its file, its signals and its admin side.
+//! Reload: another configuration while requests are under way. The real binary, its file, its signals and its admin
+//! side.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -490,28 +491,39 @@ fn a_worker_that_is_added_for_some_time_leaves_at_its_end() {
 }
 
 #[test]
-fn a_worker_that_can_not_come_holds_up_nothing_that_is_new_beside_it() {
+fn a_worker_that_can_not_be_added_takes_no_change_of_the_file_along() {
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    proxy.configure(&(proxy.configuration() + "[limits]\nbody = \"1MiB\"\n"));
+    let nowhere = proxy.change("/api/workers/guest/add", r#"{"url":"x://y"}"#);
+    assert_eq!(nowhere.status, 422, "{}", nowhere.text());
+    expect_soon("the file is taken over", || {
+        proxy.api("/api/config")["limits"]["body"] == "1MiB"
+    });
+    assert_eq!(reloads(&proxy, "refused"), 0.0);
+    assert_eq!(names(&proxy), ["w"]);
+}
+
+#[test]
+fn of_workers_that_come_at_once_each_is_answered_for_itself() {
     let [engine, other] = [(); 2].map(|()| Engine::start());
     let proxy = Proxy::before(&engine);
-    let refusals = reloads(&proxy, "refused");
-    // Both within the time in which orders are one.
-    proxy.configure(&(proxy.configuration() + &worker("x", &other, "m")));
-    proxy.signal("HUP");
-    let refused = proxy.change("/api/workers/w/add", r#"{"url": "http://127.0.0.1:1"}"#);
-    assert_eq!(refused.status, 422, "{}", refused.text());
-    assert!(
-        refused.text().contains("added by hand"),
-        "{}",
-        refused.text()
-    );
-    expect_soon("the file is followed", || names(&proxy) == ["w", "x"]);
-    // Nobody wrote anything wrong into the file.
-    assert_eq!(reloads(&proxy, "refused"), refusals);
+    let add = |name: &str, url: &str| {
+        let path = format!("/api/workers/{name}/add");
+        proxy.change(&path, &format!(r#"{{"url":"{url}"}}"#)).status
+    };
+    let statuses = std::thread::scope(|scope| {
+        let good = scope.spawn(|| add("good", &other.url()));
+        let bad = scope.spawn(|| add("bad", "x://y"));
+        [good, bad].map(|adding| adding.join().unwrap())
+    });
+    assert_eq!(statuses, [200, 422]);
+    assert_eq!(names(&proxy), ["w", "good"]);
 }
 
 #[test]
 fn the_log_level_is_set_while_it_runs_for_all_and_for_one_room() {
-    let engine = Engine::start();
+    let [engine, other] = [(); 2].map(|()| Engine::start());
     let proxy = Proxy::before(&engine);
     let set = |body: &str| proxy.change("/api/log", body).status;
     let told = |what: &str| proxy.stderr().contains(what);
@@ -526,8 +538,12 @@ fn the_log_level_is_set_while_it_runs_for_all_and_for_one_room() {
     let says_the_same = "the configuration says what it said before";
     proxy.reconfigure(&proxy.configuration());
     proxy.change("/api/workers/w/drain", "");
+    let guest = format!(r#"{{"url":"{}"}}"#, other.url());
+    assert_eq!(proxy.change("/api/workers/guest/add", &guest).status, 200);
+    assert_eq!(proxy.change("/api/workers/guest/remove", "").status, 200);
+    let by_hand = ["drained", "added", "removed"].map(|what| format!("{what} by hand"));
     expect_soon("a change by hand is told at every level", || {
-        told("drained by hand")
+        by_hand.iter().all(|what| told(what))
     });
     assert!(!told(says_the_same));
     assert_eq!(set(r#"{"level": "info", "room": "serve"}"#), 200);

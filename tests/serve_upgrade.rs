@@ -103,6 +103,23 @@ fn a_stream_outlives_the_swap_and_what_was_learned_is_taken_along() {
 }
 
 #[test]
+fn who_was_added_by_hand_is_not_taken_along_and_that_is_said() {
+    let [engine, other] = [(); 2].map(|()| Engine::start());
+    let proxy = Proxy::before(&engine);
+    let guest = format!(r#"{{"url":"{}"}}"#, other.url());
+    assert_eq!(proxy.change("/api/workers/guest/add", &guest).status, 200);
+    let successor = swap(&proxy);
+    let workers = successor.api("/api/workers");
+    assert_eq!(workers["workers"].as_array().unwrap().len(), 1);
+    expect_soon("it is said", || {
+        let log = proxy.stderr();
+        let told = "was added by hand and is not with the successor";
+        log.lines()
+            .any(|line| line.contains(told) && line.contains("guest"))
+    });
+}
+
+#[test]
 fn a_stream_is_cut_when_drain_is_over() {
     let engine = Engine::with(Knobs {
         decode: 0.05,

@@ -1,7 +1,7 @@
 //! Where the admin side of the running proxy listens, as it is left in the state folder for the verbs that ask it.
 //!
-//! A port may have been chosen by the system, and a listener on every address is reached on loopback, so the configuration
-//! alone does not tell. An old file is harmless: what it names does not answer, or not to our token.
+//! A port may have been chosen by the system, and a listener on every address is reached on loopback, so the
+//! configuration alone does not tell. An old file is harmless: what it names does not answer, or not to our token.
 
 use std::net::SocketAddr;
 

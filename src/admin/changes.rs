@@ -7,9 +7,9 @@
 //! | `resume` | none | both are over, and so is being out for errors |
 //! | `speed` | `{"speed": 4.0}` | a guess as `worker.speed` is one; what was learned of its speed is forgotten |
 //!
-//! The answer is the worker's row of `/api/workers`, whose `override` shows what is held by hand. Changes outlive no restart.
-//! A worker that is drained stays so when it is ejected: the ejection would end, and with it what its operator wanted.
-//! Each is a line in the log, whatever its level: who asked, by the token or from a browser, and what for.
+//! The answer is the worker's row of `/api/workers`, whose `override` shows what is held by hand. Changes outlive no
+//! restart. A worker that is drained stays so when it is ejected: the ejection would end, and with it what its operator
+//! wanted. Each is a line in the log, whatever its level: who asked, by the token or from a browser, and what for.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Where most of a request's time went, in one sentence.
 //!
-//! Some of a request's time is measured: the wait in line, the moments when it was sent, when a first byte came and when it
-//! ended, and the way to its worker. What passed inside a worker before its first byte is not; it is divided as the price of
-//! that worker had expected it to be, in proportion. So the parts always sum up to the whole, and a sentence that says "prefill" means: that is what
-//! this worker was believed to be at.
+//! Some of a request's time is measured: the wait in line, the moments when it was sent, when a first byte came and
+//! when it ended, and the way to its worker. What passed inside a worker before its first byte is not; it is divided as
+//! the price of that worker had expected it to be, in proportion. So the parts always sum up to the whole, and a
+//! sentence that says "prefill" means: that is what this worker was believed to be at.
 //!
 //! | part | what |
 //! |---|---|

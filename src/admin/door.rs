@@ -5,9 +5,10 @@
 //! and only its `Host` gives it away. An address is always safe there, since nobody can rebind one. Then the token, as
 //! a bearer token from programs, or a cookie from browsers, which is a random value of this process and not the token:
 //! a browser's store then holds nothing that outlives the process. The cookie is `SameSite=Strict`, so no other page
-//! can use it. To a browser, though, every port of `localhost` is the same site, so whoever holds the cookie also has to
-//! send a header of ours to change something ([`Shown::may_change`]): no page of another port can without being allowed
-//! to by a preflight, which we answer to nobody. Comparisons take the same time wherever the first difference is; only the length could be told.
+//! can use it. To a browser, though, every port of `localhost` is the same site, so whoever holds the cookie also has
+//! to send a header of ours to change something ([`Shown::may_change`]): no page of another port can without being
+//! allowed to by a preflight, which we answer to nobody. Comparisons take the same time wherever the first difference
+//! is; only the length could be told.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -10,8 +10,11 @@
 //! | `unready` | why nothing could be answered now, if that is so |
 //! | `classes` | every class of the line, as `/api/queue` tells it |
 //! | `tenants` | as `/api/tenants` tells it |
-//! | `requests` | the last [`LATEST`] that ended, the newest first: `id`, `time` and so on, as `/api/requests` lists them, the `culprit` as `/api/requests/ID` tells it, and in `price` what was expected of the worker that had it |
+//! | `requests` | the last [`LATEST`] that ended, the newest first, as `/api/requests` lists them |
 //! | `reload` | what came of reading the configuration again the last time, if that was ever done |
+//!
+//! Each of `requests` has also its `culprit`, as `/api/requests/ID` tells it, and in `price` what was expected of the
+//! worker that had it.
 //!
 //! **What it costs.** Nothing while nobody listens. The first who is due draws a picture, and whoever is due within the
 //! next second gets the same bytes, so however many listen, the fleet is looked at once a second. At most [`LISTENERS`]
@@ -26,7 +29,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use http_body::{Body, Frame};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -61,7 +64,8 @@ pub struct Events {
     board: Arc<Board>,
     /// Begins to run when it is first asked.
     ticks: Option<Interval>,
-    _place: OwnedSemaphorePermit,
+    /// Given back when nobody listens any more; none for one who only asked whether there is one.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// What an event says.
@@ -85,9 +89,13 @@ impl Board {
         }
     }
 
-    /// One more listener; or why there can't be one.
-    pub(super) fn listen(self: &Arc<Self>, sights: &Arc<Sights>) -> Answer {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+    /// One more listener, or why there can't be one; `HEAD` asks for that and takes no place.
+    pub(super) fn listen(self: &Arc<Self>, sights: &Arc<Sights>, method: &Method) -> Answer {
+        let place = match method {
+            &Method::HEAD => (self.places.available_permits() > 0).then_some(None),
+            _ => self.places.clone().try_acquire_owned().ok().map(Some),
+        };
+        let Some(place) = place else {
             return Answer::refusal(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too_many_listeners",

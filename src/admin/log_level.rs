@@ -1,8 +1,9 @@
 //! `POST /api/log`: how much of the diagnostics is written from now on, until the configuration says something else or
 //! the process ends.
 //!
-//! The body is `{"level": "debug"}`, which is for all rooms, or `{"level": "debug", "room": "fleet"}` for one; the answer
-//! says the same again. Rooms are the folders and files of the source, which `trace` of all would drown in each other.
+//! The body is `{"level": "debug"}`, which is for all rooms, or `{"level": "debug", "room": "fleet"}` for one; the
+//! answer says the same again. Rooms are the folders and files of the source, which `trace` of all would drown in each
+//! other.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};

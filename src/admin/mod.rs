@@ -7,8 +7,8 @@
 //!
 //! Which paths there are stands in one table (`routes.rs`), which the OpenAPI document is written from.
 //!
-//! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, hands over what an operator
-//! wants changed, and turns a request into an answer. Query strings hold the token or the wishes of a search
+//! The room knows neither fleet nor sockets: it is handed a [`FleetView`] when it asks for one, hands over what an
+//! operator wants changed, and turns a request into an answer. Query strings hold the token or the wishes of a search
 //! (`search.rs`), and appear in no answer and no log.
 
 pub mod address;
@@ -64,7 +64,11 @@ use token::TokenSource;
 /// The status page. `{nonce}` stands where the nonce of each answer goes, `{style}` and `{script}` where these do.
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = concat!(include_str!("page/words.js"), include_str!("page/page.js"));
+const SCRIPT: &str = concat!(
+    include_str!("page/words.js"),
+    include_str!("page/requests.js"),
+    include_str!("page/page.js")
+);
 /// What a browser without the token sees, with `{place}` for where to find it.
 const LOCKED: &str = include_str!("page/locked.html");
 
@@ -193,7 +197,7 @@ impl Admin {
     /// What is behind the door to look at.
     fn show(&self, view: View, name: &str, head: &Parts) -> Answer {
         match view {
-            View::Events => self.board.listen(&self.sights),
+            View::Events => self.board.listen(&self.sights, &head.method),
             View::Workers => {
                 let fleet = (self.sights.fleet)();
                 let picture = workers::Picture::of(&fleet, clock::wall());
@@ -268,7 +272,8 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let metrics = &self.sights.observe.metrics;
-        // Asked for before the fleet: whoever joins between the two is not taken for gone.
+        // Asked for before the fleet, so that who joins between the two is not among them. Of one that has a name
+        // already and no place yet nothing is counted that could be forgotten.
         let names = self.sights.observe.worker_names();
         let text = metrics.render_with(|metrics| {
             (self.sights.fleet)().show_in(metrics, &names);

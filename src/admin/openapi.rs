@@ -1,8 +1,8 @@
 //! `GET /api/openapi.json`: the admin side for programs that write or test clients.
 //!
-//! Paths, methods, queries and refusals come from the table that requests are matched against (`routes.rs`); what bodies
-//! look like stands in `schemas.json`, where nothing may be missing: no object there takes keys that it does not name, and
-//! a test holds real answers against it. OpenAPI 3.1 (<https://spec.openapis.org/oas/v3.1.0>).
+//! Paths, methods, queries and refusals come from the table that requests are matched against (`routes.rs`); what
+//! bodies look like stands in `schemas.json`, where nothing may be missing: no object there takes keys that it does not
+//! name, and a test holds real answers against it. OpenAPI 3.1 (<https://spec.openapis.org/oas/v3.1.0>).
 
 use sonic_rs::{Object, Value, json};
 

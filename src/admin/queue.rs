@@ -8,14 +8,15 @@
 //! | `classes` | every class, the highest first: `class`, `depth`, `oldest_s`, `overloaded` |
 //! | `waiting` | the first hundred, by class and arrival |
 //!
-//! and of each of these `id`, `class`, `tenant`, `model`, `waited_s`, its `position` as `x-forebay-queue-position` tells
-//! it, and in `waits_for` the reason in a sentence. What is not known is missing. `GET /api/requests/ID` answers the same
-//! of one that still waits, with `state` = `waiting`.
+//! and of each of these `id`, `class`, `tenant`, `model`, `waited_s`, its `position` as `x-forebay-queue-position`
+//! tells it, and in `waits_for` the reason in a sentence. What is not known is missing. `GET /api/requests/ID` answers
+//! the same of one that still waits, with `state` = `waiting`.
 //!
-//! **Position.** 1 is the next. It counts who gets a place before the request if no more come: those of higher classes who
-//! ask for the same model on the same route and within the same zones, of each other tenant of its own class as many as go
-//! before it of its own tenant, since tenants take turns, and those. Who asks for another model is not counted, though he may
-//! take a place on the same worker; who comes later may go before it, being of a higher class, or in an overloaded line.
+//! **Position.** 1 is the next. It counts who gets a place before the request if no more come: those of higher classes
+//! who ask for the same model on the same route and within the same zones, of each other tenant of its own class as
+//! many as go before it of its own tenant, since tenants take turns, and those. Who asks for another model is not
+//! counted, though he may take a place on the same worker; who comes later may go before it, being of a higher class,
+//! or in an overloaded line.
 
 use std::sync::Arc;
 

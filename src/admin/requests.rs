@@ -26,8 +26,8 @@
 //! and of each candidate its `worker`, its `fate` (`picked`, `candidate`, or the reason why it was left out), and,
 //! unless a large fleet was sampled and it was not drawn, its price: `total_s` and in `terms_s` what that consists of
 //! (`net`, `lora`, `swap`, `wait`, `own`, `decode`, `external`, `failure`, `price`), with `cached_tokens`, what it was
-//! believed to have of the prompt, where that was looked up. All in seconds, the moments counted from when the head had been read. What is not
-//! known is missing.
+//! believed to have of the prompt, where that was looked up. All in seconds, the moments counted from when the head had
+//! been read. What is not known is missing.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Every path of the admin side, once: what it shows or changes, who may ask, and what the OpenAPI document says of it.
 //!
-//! A request is matched against this table and the document is written from it (`openapi.rs`), so that neither knows a path
-//! that the other does not. A `{…}` stands for one name, percent-encoded; nothing else may stand there, so the order of
-//! the rows does not matter.
+//! A request is matched against this table and the document is written from it (`openapi.rs`), so that neither knows a
+//! path that the other does not. A `{…}` stands for one name, percent-encoded; nothing else may stand there, so the
+//! order of the rows does not matter.
 
 use std::borrow::Cow;
 

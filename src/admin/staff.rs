@@ -5,9 +5,10 @@
 //! | `add` | `{"url": "http://…", "for": "8h"}`; `for` may be left out | a worker of that name; after that time it leaves again |
 //! | `remove` | none | one that was added leaves; what it holds ends by itself |
 //!
-//! Both are a reload of the configuration with that worker beside it, and are answered like one (`reload.rs`): what is wrong
-//! with the worker, or with the file as it stands now, is 422 and changes nothing. A worker that was added outlives reloads
-//! and no restart. One that stands in the configuration is not removed here: the next reload would bring it back.
+//! Both are a reload of the configuration with that worker beside it, and are answered like one (`reload.rs`): what is
+//! wrong with the worker, or with the file as it stands now, is 422 and changes nothing. A worker that was added
+//! outlives reloads and no restart. One that stands in the configuration is not removed here: the next reload would
+//! bring it back.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -5,10 +5,13 @@
 //! | `name` | of the configuration |
 //! | `open` | requests that are open |
 //! | `tokens_left` | tokens that it could ask for now, where there is a limit |
-//! | `budgets` | each with its `budget` as typed, what of it is `used` and `reserved` for requests under way, the `used_ratio`, and when its period `began` and `ends` |
+//! | `budgets` | each of them, as below |
 //! | `key_file` | its `path`, how many `keys` of it are in force, and the `trouble` with it, if there is any |
 //!
-//! and beside the `tenants` `jwks`, the same of the file with the keys of the issuer of tokens.
+//! A budget says its `budget` as typed, what of it is `used` and `reserved` for requests under way, the `used_ratio`,
+//! and when its period `began` and `ends`.
+//!
+//! Beside the `tenants` stands `jwks`, the same of the file with the keys of the issuer of tokens.
 
 use serde::Serialize;
 

@@ -1,15 +1,15 @@
 //! What tenants have used of their budgets: kept for the next process, and shown to the operator.
 //!
-//! `budgets.json` in the state folder is written at the end, and within a second of what has changed, so a process that is
-//! killed forgets at most a second of spending, and what its open requests would have cost. It is not forced to the disk: a
-//! machine that loses power forgets more. Entries are known again by tenant, period and what is counted; a budget that was raised or
-//! lowered goes on from what is used. One of a period that is over says nothing. A file that can't be read is said and
-//! counts as empty: a proxy that refused to start for it would cost more than a day's budget.
+//! `budgets.json` in the state folder is written at the end, and within a second of what has changed, so a process that
+//! is killed forgets at most a second of spending, and what its open requests would have cost. It is not forced to the
+//! disk: a machine that loses power forgets more. Entries are known again by tenant, period and what is counted; a
+//! budget that was raised or lowered goes on from what is used. One of a period that is over says nothing. A file that
+//! can't be read is said and counts as empty: a proxy that refused to start for it would cost more than a day's budget.
 //!
-//! A process that hands over (`serve/upgrade.rs`) writes the file a last time and goes on spending while it drains. What
-//! that comes to it leaves at its end in a file of its own, `budgets.PID.json`, and whoever runs then adds it to its own
-//! accounts within a second. A file that is added is gone first: killed just then, a process forgets it, and charges
-//! nobody twice.
+//! A process that hands over (`serve/upgrade.rs`) writes the file a last time and goes on spending while it drains.
+//! What that comes to it leaves at its end in a file of its own, `budgets.PID.json`, and whoever runs then adds it to
+//! its own accounts within a second. A file that is added is gone first: killed just then, a process forgets it, and
+//! charges nobody twice.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,8 @@ struct Entry {
 #[derive(Default)]
 pub(super) struct Book {
     written: Vec<Entry>,
-    /// It is written here no more: by another process, or by none.
+    /// This process ends, or another has the file: nothing is written there any more, and what others leave is not its
+    /// own.
     is_closed: bool,
 }
 
@@ -148,11 +149,11 @@ impl Admission {
         }
     }
 
-    /// Adds what others have left, and writes what is used, unless that is what was written last. What can't be written is
-    /// said and no more.
+    /// Adds what others have left, and writes what is used, unless that is what was written last. What can't be written
+    /// is said and no more.
     fn keep(&self, state: &Path) {
         let mut book = self.book.lock();
-        if !book.is_closed && self.has_budgets() {
+        if !book.is_closed {
             self.collect(state);
             self.write(state, &mut book);
         }
@@ -160,17 +161,15 @@ impl Admission {
 
     /// Writes it for the last time: this process ends, or another takes over.
     pub fn close(&self, state: &Path) {
-        self.keep(state);
-        self.book.lock().is_closed = true;
-    }
-
-    fn has_budgets(&self) -> bool {
-        let door = self.door();
-        door.tenants.iter().any(|one| !one.plan.budgets.is_empty())
+        let mut book = self.book.lock();
+        if !book.is_closed {
+            self.write(state, &mut book);
+        }
+        book.is_closed = true;
     }
 
     /// No other process has taken over.
-    pub fn take_back(&self) {
+    pub fn reopen(&self) {
         self.book.lock().is_closed = false;
     }
 
@@ -211,15 +210,22 @@ impl Admission {
 
     /// Takes over what an earlier process has written.
     pub fn recall(&self, state: &Path) {
-        if !self.has_budgets() {
-            return;
+        if self.has_budgets() {
+            self.take(state, FILE, Budget::recall);
+            self.collect(state);
         }
-        self.take(state, FILE, Budget::recall);
-        self.collect(state);
+    }
+
+    fn has_budgets(&self) -> bool {
+        let door = self.door();
+        { door.tenants.iter() }.any(|tenant| !tenant.plan.budgets.is_empty())
     }
 
     /// Adds what processes have left that have handed over.
     fn collect(&self, state: &Path) {
+        if !self.has_budgets() {
+            return;
+        }
         for name in left_behind(state) {
             self.take(state, &name, Budget::carry);
         }
@@ -327,7 +333,65 @@ pub async fn keep_accounts(admission: Arc<Admission>, state: Arc<Path>) {
         ticks.tick().await;
         let (admission, state) = (Arc::clone(&admission), Arc::clone(&state));
         // A disk may block; who waits for it here is nobody else.
-        let written = tokio::task::spawn_blocking(move || admission.keep(&state));
+        let written = tokio::task::spawn_blocking(move || {
+            admission.keep(&state);
+        });
         drop(written.await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config;
+    use crate::config::plan::KeyHash;
+    use crate::observe::Observe;
+
+    const LEFT: &str = "budgets.4000000.json";
+
+    fn admission(budget: &str) -> Admission {
+        let hash = KeyHash::of(b"fb_key");
+        let text = format!(
+            r#"
+            state = "unused"
+            [[tenant]]
+            name = "app"
+            key_hash = "{hash}"
+            {budget}
+            [[worker]]
+            name = "w"
+            url = "http://127.0.0.1:1"
+            "#
+        );
+        let plan = config::parse(&text, Path::new("test.toml"), &|_| None).unwrap();
+        let clock = Clock::start();
+        let observe = Observe::new(clock, &plan.log, &[], &[]).unwrap();
+        Admission::new(&plan, clock, &observe.metrics).unwrap()
+    }
+
+    #[test]
+    fn who_ends_or_has_handed_over_takes_nothing_that_others_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path();
+        let [running, other, free] =
+            ["budget = \"1h/day\"", "budget = \"1h/day\"", ""].map(admission);
+        let leave = |used| {
+            let mut left = other.entries();
+            left[0].used = used;
+            assert!(put(state, LEFT, left));
+        };
+        let used = || running.entries()[0].used;
+        leave(7);
+        running.keep(state);
+        assert!(used() == 7 && left_behind(state).is_empty());
+        leave(8);
+        running.close(state);
+        running.keep(state);
+        free.keep(state);
+        assert_eq!(left_behind(state), [LEFT]);
+        running.reopen();
+        running.keep(state);
+        assert!(used() == 15 && left_behind(state).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! `forebay check`: says whether a configuration is good, without starting anything.
 //!
-//! With `--live` its workers are asked too (`live.rs`). What is wrong with the file is exit status 2; a worker that is not
-//! as the file says is 1, for it may be right tomorrow with the same file.
+//! With `--live` its workers are asked too (`live.rs`). What is wrong with the file is exit status 2; a worker that is
+//! not as the file says is 1, for it may be right tomorrow with the same file.
 
 mod live;
 

@@ -1,8 +1,8 @@
 //! How a verb talks to the running proxy: over its admin side, like everybody else.
 //!
-//! Where that is, the proxy left in its state folder; `--admin` names another, through an SSH tunnel for example. The token
-//! is the environment's, else the configuration's, else the one that the proxy made and keeps in the state folder, which
-//! only its own user may read.
+//! Where that is, the proxy left in its state folder; `--admin` names another, through an SSH tunnel for example. The
+//! token is the environment's, else the configuration's, else the one that the proxy made and keeps in the state
+//! folder, which only its own user may read.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `forebay init`: from the URLs of engines to a configuration that can be served as it is.
 //!
-//! Every URL is first read as a configuration of its own, so that a mistake in it is told in the words that `check` has.
-//! Then all engines are asked at once. What they say becomes keys where it decides something and comments where it only
-//! helps to understand; what they don't say is left to be learned. One that does not answer stays in the file as a
+//! Every URL is first read as a configuration of its own, so that a mistake in it is told in the words that `check`
+//! has. Then all engines are asked at once. What they say becomes keys where it decides something and comments where it
+//! only helps to understand; what they don't say is left to be learned. One that does not answer stays in the file as a
 //! comment, is named on standard error, and makes the exit status 1.
 //!
 //! Guaranteed: what is printed has been read back by the checks of `config/`, so `forebay check` accepts it.

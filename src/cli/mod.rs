@@ -1,7 +1,7 @@
 //! The command line: one file per verb.
 //!
-//! This is the only room that reads the environment and writes to the terminal. Exit codes are the contract's: 0 good, 2
-//! the configuration or the arguments are wrong, 1 anything else.
+//! This is the only room that reads the environment and writes to the terminal. Exit codes are the contract's: 0 good,
+//! 2 the configuration or the arguments are wrong, 1 anything else.
 
 mod check;
 mod completions;

@@ -22,12 +22,11 @@ pub struct Reload {
     dry_run: bool,
 }
 
-/// What the proxy answers.
+/// What the proxy answers; one of an earlier version says less.
 #[derive(Deserialize)]
 struct Told {
     result: String,
     changes: Vec<Change>,
-    // Older proxies do not tell these two.
     #[serde(default)]
     lost: Vec<String>,
     #[serde(default)]
@@ -112,5 +111,17 @@ impl Told {
             (true, true) => "This would be taken over.",
             (true, false) => "Taken over.",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_an_earlier_proxy_is_understood() {
+        let earlier = br#"{"result":"ok","changes":[],"pending":[],"problems":[]}"#;
+        let told: Told = read(earlier).unwrap();
+        assert_eq!(told.outcome(false), "Taken over.");
     }
 }

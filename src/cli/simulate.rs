@@ -1,7 +1,7 @@
 //! `forebay simulate`: a fleet and its clients in virtual time, under several rules side by side.
 //!
-//! This file reads and writes; what happens in between is `simulate`'s, which knows no files. Every rule has a thread of
-//! its own: they share nothing, so the result does not depend on who is done first.
+//! This file reads and writes; what happens in between is `simulate`'s, which knows no files. Every rule has a thread
+//! of its own: they share nothing, so the result does not depend on who is done first.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Writing to the terminal. A reader that went away (`forebay reference | head`) is no reason to fail, let alone to panic
-//! as `println!` would.
+//! Writing to the terminal. A reader that went away (`forebay reference | head`) is no reason to fail, let alone to
+//! panic as `println!` would.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};

@@ -1,8 +1,8 @@
 //! `forebay why`: where a request's time went, and who was considered for it.
 //!
 //! The first line names the largest share of the time and its cause; the tables below are what the choice saw: every
-//! candidate with the seconds that were expected there, by term. With `--dry-run` it is a request that nobody sends: the
-//! proxy goes the way of a real one up to the choice and says what would become of it now.
+//! candidate with the seconds that were expected there, by term. With `--dry-run` it is a request that nobody sends:
+//! the proxy goes the way of a real one up to the choice and says what would become of it now.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -93,13 +93,11 @@ struct Choice {
     left_out: usize,
 }
 
-/// What would become of a request.
+/// What would become of a request; a proxy of an earlier version does not say of which path.
 #[derive(Deserialize)]
 struct Foreseen {
     sentence: String,
-    /// Not told by older proxies.
-    #[serde(default)]
-    path: String,
+    path: Option<String>,
     candidates: Vec<Candidate>,
     left_out: usize,
 }
@@ -166,8 +164,8 @@ fn foresee(proxy: &Running, path: Option<&str>, body: String) -> Result<(), Exit
     let answer = proxy.post(&format!("/api/dry-run{path}"), body)?;
     proxy.show(&answer, |foreseen: Foreseen| {
         say(plain(&foreseen.sentence));
-        if !foreseen.path.is_empty() {
-            say(plain(&format!("as a POST to {}", foreseen.path)));
+        if let Some(path) = &foreseen.path {
+            say(plain(&format!("as a POST to {path}")));
         }
         if !foreseen.candidates.is_empty() {
             say("");
@@ -257,5 +255,17 @@ impl Candidate {
             time(term(&["net", "external", "failure", "price"])),
         ];
         say(line(&COLUMNS, cells.map(Into::into)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_an_earlier_proxy_is_understood() {
+        let earlier = br#"{"sentence":"It would go to a.","candidates":[],"left_out":0}"#;
+        let foreseen: Foreseen = read(earlier).unwrap();
+        assert_eq!(foreseen.path, None);
     }
 }

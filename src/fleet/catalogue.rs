@@ -54,8 +54,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// A picture of what workers serve. `typed` are names of the configuration, `remembered` those seen lately, `room` is
-    /// that of whoever has the least.
+    /// A picture of what workers serve. `typed` are names of the configuration, `remembered` those seen lately, `room`
+    /// is that of whoever has the least.
     pub(super) fn new(
         workers: Vec<Vec<Alias>>,
         typed: impl Iterator<Item = ModelName>,

@@ -190,8 +190,8 @@ impl Fleet {
             .collect()
     }
 
-    /// A worker, among these only, that a name which others have may belong to as well, because it has not said yet what
-    /// it serves.
+    /// A worker, among these only, that a name which others have may belong to as well, because it has not said yet
+    /// what it serves.
     #[must_use]
     pub fn may_serve_too(
         &self,

@@ -33,8 +33,8 @@ impl Fleet {
         self.core.lock().state.position(ticket, now)
     }
 
-    /// When somebody who stands in line and has a deadline could have the whole answer, counted from now on; `None` when
-    /// nothing is certain.
+    /// When somebody who stands in line and has a deadline could have the whole answer, counted from now on; `None`
+    /// when nothing is certain.
     #[must_use]
     pub fn outlook(&self, ticket: Ticket) -> Option<Outlook> {
         let now = self.clock.now();

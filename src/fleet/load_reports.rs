@@ -3,8 +3,8 @@
 //! A worker is asked only when that can't harm. Making a report costs an engine something before the first byte: vLLM
 //! collects all its metrics and writes a line to its log. So at most one request a second asks, and only on paths whose
 //! answers can carry a report. An engine that does not know it ignores the field, and Triton writes an error to its log
-//! when its backend has nothing to tell; so one whose good answer came without a report is not asked again until it comes
-//! up anew.
+//! when its backend has nothing to tell; so one whose good answer came without a report is not asked again until it
+//! comes up anew.
 //!
 //! The report is made when an answer begins, so what is ours is what is held when its head is here.
 

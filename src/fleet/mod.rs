@@ -1,7 +1,7 @@
 //! The one lock around the fleet's state, and everything that must hold it: choosing, booking, releasing, waiting.
 //!
-//! [`crate::decide::FleetState`] decides; this room gives it the time, keeps the senders of those who stand in line, and
-//! hands a freed place to the first of them in the same step that frees it, so that no place is ever free while
+//! [`crate::decide::FleetState`] decides; this room gives it the time, keeps the senders of those who stand in line,
+//! and hands a freed place to the first of them in the same step that frees it, so that no place is ever free while
 //! somebody who could use it waits. A [`Lease`] is a place; dropping it gives it back, whatever happened.
 //!
 //! Places are handed over after the lock is released: a lease that nobody takes any more returns at once, and returning
@@ -269,8 +269,8 @@ impl Fleet {
         views
     }
 
-    /// Lets time pass: turns the tokens that passed since the last call into decode samples, and ends ejections and holds
-    /// that are over. To be called every 0.1–0.25 s.
+    /// Lets time pass: turns the tokens that passed since the last call into decode samples, and ends ejections and
+    /// holds that are over. To be called every 0.1–0.25 s.
     pub fn beat(self: &Arc<Self>) {
         let changes = self.change(|core, now| {
             for (id, station) in (0..).map(WorkerId).zip(&**self.stations.load()) {
@@ -354,8 +354,8 @@ impl Core {
     }
 }
 
-/// A worker that is out or comes back is news at every level that an operator chooses; one that comes and goes is not, nor
-/// is what an operator did, which was logged when it was done.
+/// A worker that is out or comes back is news at every level that an operator chooses; one that comes and goes is not,
+/// nor is what an operator did, which was logged when it was done.
 fn report(change: &StateChange) {
     let (worker, from, to) = (&*change.name, change.from.label(), change.to.label());
     match &change.reason {

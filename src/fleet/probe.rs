@@ -1,17 +1,17 @@
 //! Watching a worker: one task each asks it every `interval` whether it lives, and now and then what it serves.
 //!
-//! Liveness is one kind of evidence: it takes a dead worker out and lets a recovered one in. Each probe uses a connection
-//! of its own, so that it also proves that new connections are accepted. A probe that runs into its limit while the
-//! worker is sending an answer is no failure: it is busy, not dead. Opening the connection and the answer measure the way, the
-//! `net` of the price.
+//! Liveness is one kind of evidence: it takes a dead worker out and lets a recovered one in. Each probe uses a
+//! connection of its own, so that it also proves that new connections are accepted. A probe that runs into its limit
+//! while the worker is sending an answer is no failure: it is busy, not dead. Opening the connection and the answer
+//! measure the way, the `net` of the price.
 //!
 //! A worker comes up when it lives, is known for what it is, and has said what it serves, where these are not typed:
-//! whoever is told that it is up can send to it. One that was down is asked anew what it is, for something else may have
-//! been started there. While it is up a question that fails changes nothing: what it said last holds, and liveness
+//! whoever is told that it is up can send to it. One that was down is asked anew what it is, for something else may
+//! have been started there. While it is up a question that fails changes nothing: what it said last holds, and liveness
 //! decides.
 //!
-//! One that answers that it still loads its model is neither alive nor dead: it is shown as loading, and nothing is held
-//! against it.
+//! One that answers that it still loads its model is neither alive nor dead: it is shown as loading, and nothing is
+//! held against it.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! What was learned of speeds, kept in the state folder: a restarted proxy knows its workers at once.
 //!
-//! A database is not needed for a page of numbers: `speeds.json` is written whole every minute and at the end (`kept.rs`),
-//! and read once, before the first request. It is advice: whatever is wrong with it, the proxy starts, says so once, and
-//! learns anew. A worker is known again by its name, its address and its engine together; another machine behind an old
-//! name starts afresh. How machines disturb each other is not kept: it is learned within minutes of use.
+//! A database is not needed for a page of numbers: `speeds.json` is written whole every minute and at the end
+//! (`kept.rs`), and read once, before the first request. It is advice: whatever is wrong with it, the proxy starts,
+//! says so once, and learns anew. A worker is known again by its name, its address and its engine together; another
+//! machine behind an old name starts afresh. How machines disturb each other is not kept: it is learned within minutes
+//! of use.
 
 use std::path::Path;
 use std::sync::Arc;

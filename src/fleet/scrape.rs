@@ -1,15 +1,16 @@
-//! Asking an engine how much it has to do, and with which LoRA adapters where it says that in the same breath, beside its
-//! requests and never for one.
+//! Asking an engine how much it has to do, and with which LoRA adapters where it says that in the same breath, beside
+//! its requests and never for one.
 //!
-//! One task for each worker, one question at a time over a connection of its own, a short timeout, and an answer that is
-//! read no further than 4 MiB: a worker that is slow to tell is not asked faster. How often depends on what it is good
-//! for: each second while it holds requests of ours or did within ten seconds, for then prices are made of it; every ten
-//! seconds while it is idle, to see others come; after failures ever less, to once a minute. A place that is not there
-//! (404, 405, 501) is not asked again until the worker has come up anew, when it may be another version. A worker that is
-//! not up is not asked, and one for which a question counts as use only while it is used (`dialect/load.rs`).
+//! One task for each worker, one question at a time over a connection of its own, a short timeout, and an answer that
+//! is read no further than 4 MiB: a worker that is slow to tell is not asked faster. How often depends on what it is
+//! good for: each second while it holds requests of ours or did within ten seconds, for then prices are made of it;
+//! every ten seconds while it is idle, to see others come; after failures ever less, to once a minute. A place that is
+//! not there (404, 405, 501) is not asked again until the worker has come up anew, when it may be another version. A
+//! worker that is not up is not asked, and one for which a question counts as use only while it is used
+//! (`dialect/load.rs`).
 //!
-//! Nothing depends on an answer: one that fails to come, or says nothing, leaves what was told before to fade, and never
-//! speaks against the worker.
+//! Nothing depends on an answer: one that fails to come, or says nothing, leaves what was told before to fade, and
+//! never speaks against the worker.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -210,7 +211,8 @@ impl Rhythm {
         self.used.is_some_and(|used| now - used < USED)
     }
 
-    /// One that is used no more is asked once more at once, for what it told then lasts no longer than it would have been.
+    /// One that is used no more is asked once more at once, for what it told then lasts no longer than it would have
+    /// been.
     fn is_due(&self, used: bool, now: Seconds) -> bool {
         let Some((asked, was_used)) = self.asked else {
             return true;

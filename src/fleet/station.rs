@@ -1,7 +1,7 @@
 //! What there is of one worker outside the lock: what its plan says, the connections to it, and what its relays report.
 //!
-//! A place on a worker ([`super::Lease`]) holds the station that it leads to. So a request that was given a place goes where
-//! that was when it was given, whatever another plan says meanwhile.
+//! A place on a worker ([`super::Lease`]) holds the station that it leads to. So a request that was given a place goes
+//! where that was when it was given, whatever another plan says meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,7 +31,8 @@ pub(super) struct Trial {
     pub body: Bytes,
 }
 
-/// What a worker may be tested with. Made-up requests need an engine that is known to serve them and costs nobody money.
+/// What a worker may be tested with. Made-up requests need an engine that is known to serve them and costs nobody
+/// money.
 pub(super) fn tests(test: &TestPlan, engine: Option<Engine>) -> Tests {
     match (test, engine) {
         (TestPlan::Off, _)

@@ -26,7 +26,8 @@ use crate::line::App;
 use crate::listener::Gate;
 use crate::units::WorkerId;
 
-/// Time between two decode samples, and the longest that an ejection or a hold is overdue: design §3 asks for 0.1–0.25 s.
+/// Time between two decode samples, and the longest that an ejection or a hold is overdue: design §3 asks for 0.1–0.25
+/// s.
 const BEAT: Duration = Duration::from_millis(200);
 
 /// Time between two looks whether clients are listened to.

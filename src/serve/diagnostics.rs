@@ -1,7 +1,7 @@
 //! Diagnostics: on stderr, at the configured level. The access log is not here; it goes to stdout.
 //!
-//! Whoever reads our stderr may stop reading, and a full pipe must hold up neither a request nor the end of the process.
-//! So a thread of its own writes, and a line that finds [`WAITING`] others before it is dropped.
+//! Whoever reads our stderr may stop reading, and a full pipe must hold up neither a request nor the end of the
+//! process. So a thread of its own writes, and a line that finds [`WAITING`] others before it is dropped.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};

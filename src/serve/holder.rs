@@ -1,7 +1,7 @@
 //! Who listens where this process wants to, as far as this user may know: what Linux shows under `/proc`.
 //!
-//! A port may have several holders, each at an address of its own. In the way is who listens at that very address, or at
-//! all of them; and everybody, for who wants all of them.
+//! A port may have several holders, each at an address of its own. In the way is who listens at that very address, or
+//! at all of them; and everybody, for who wants all of them.
 
 use std::collections::BTreeSet;
 use std::fs;

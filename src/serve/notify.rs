@@ -1,7 +1,7 @@
 //! Telling the service manager how it goes: one datagram for each change, to the socket that it names.
 //!
-//! The protocol is a line `READY=1` and the like (sd_notify(3)), and needs no library. Nobody who listens is no reason to
-//! fail: whoever starts a proxy by hand has no manager.
+//! The protocol is a line `READY=1` and the like (sd_notify(3)), and needs no library. Nobody who listens is no reason
+//! to fail: whoever starts a proxy by hand has no manager.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

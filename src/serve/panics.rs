@@ -1,7 +1,7 @@
 //! What becomes of a panic, which is a mistake of ours: the process ends, with exit code 1.
 //!
-//! A process that lives on with a task that has died may have lost a listener, or everybody who waits behind it; a service
-//! manager starts another. The message of a panic may hold what a client sent, so only its place is told.
+//! A process that lives on with a task that has died may have lost a listener, or everybody who waits behind it; a
+//! service manager starts another. The message of a panic may hold what a client sent, so only its place is told.
 
 use super::diagnostics;
 

@@ -8,8 +8,8 @@ use socket2::{Domain, Socket, Type};
 use super::{StartError, holder};
 use crate::config::Plan;
 
-/// The plan with addresses that can be had: those that are inherited, and others that are free. Port 0 has become a free
-/// one, which everybody is told.
+/// The plan with addresses that can be had: those that are inherited, and others that are free. Port 0 has become a
+/// free one, which everybody is told.
 pub(super) fn settled(mut plan: Plan, inherited: &[SocketAddr]) -> Result<Plan, StartError> {
     for address in plan.listen.http.iter_mut().chain([&mut plan.listen.admin]) {
         if !inherited.contains(address) {

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::diagnostics;
@@ -115,11 +114,21 @@ impl Reloader {
         self.last.lock().clone()
     }
 
+    /// Another serves now: says whom it does not know.
+    pub(super) fn part(&self) {
+        for worker in self.added.names() {
+            tracing::warn!(
+                worker,
+                "was added by hand and is not with the successor; add it there again"
+            );
+        }
+    }
+
     /// Follows the files and reads orders, for as long as the process lives.
     pub(super) async fn run(self: Arc<Self>, mut orders: Orders) {
         let mut rest = Rest::of(&self.typed.lock().files);
-        // What was written between the first reading and now is news. Looked for at the first look and not before, so that
-        // it is not beside the first probes, which measure.
+        // What was written between the first reading and now is news. Looked for at the first look and not before, so
+        // that it is not beside the first probes, which measure.
         let mut is_unsure = true;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -128,7 +137,7 @@ impl Reloader {
             let first = tokio::select! {
                 order = orders.next() => order,
                 _ = looks.tick() => if self.added.expire(self.app.clock.now()) {
-                    Some(Order::of("time"))
+                    Some(Order::by("time"))
                 } else {
                     let (reloader, is_first) = (self.clone(), std::mem::take(&mut is_unsure));
                     let looked = off_path(move || {
@@ -137,16 +146,17 @@ impl Reloader {
                     });
                     let Some((looked, is_news)) = looked.await else { return };
                     rest = looked;
-                    is_news.then(|| Order::of("file"))
+                    is_news.then_some(Order::by("file"))
                 }
             };
             let Some(first) = first else { continue };
-            let gathered = orders.gather(first).await;
-            let reloader = self.clone();
-            let Some(looked) = off_path(move || reloader.carry_out(gathered)).await else {
-                return;
-            };
-            rest = looked.unwrap_or(rest);
+            for turn in desk::turns(orders.gather(first).await) {
+                let reloader = self.clone();
+                let Some(looked) = off_path(move || reloader.carry_out(turn)).await else {
+                    return;
+                };
+                rest = looked.unwrap_or(rest);
+            }
         }
     }
 
@@ -165,42 +175,41 @@ impl Reloader {
         }
     }
 
-    /// Carries these orders out as one, and tells who asked. Returns what was read, as it was before that; nothing when
-    /// all of them were in vain.
+    /// Carries out orders that are one reload, and tells who waits for it. Returns what it read, if it had to.
     fn carry_out(&self, orders: Vec<Order>) -> Option<Rest> {
+        let mut typed = self.typed.lock();
+        let by = orders.first()?.by;
+        let mut by_hand = orders.iter().filter_map(|order| order.staffing.clone());
         let now = self.app.clock.now();
-        let (mut carried, mut of_staff) = (Vec::new(), Vec::new());
-        for order in orders {
-            let noted = order
-                .staffing
-                .map(|staffing| self.added.note(staffing, now));
-            match noted {
-                None => carried.push((order.by, order.told)),
-                Some(Ok(())) => of_staff.push((order.by, order.told)),
-                Some(Err(why)) => tell([order.told], &refused(order.by, vec![why])),
+        let (rest, reloaded) = match by_hand.try_for_each(|order| self.added.note(order, now)) {
+            Ok(()) => {
+                let (rest, reloaded) = self.reload(by, &mut typed);
+                (Some(rest), reloaded)
             }
+            Err(why) => (None, refused(by, vec![why])),
+        };
+        for told in orders.into_iter().filter_map(|order| order.told) {
+            // Who has gone away meanwhile is not told.
+            let _ = told.send(reloaded.clone());
         }
-        let (by, _) = carried.first().or(of_staff.first())?;
-        let (rest, reloaded, staffed) = self.reload(by);
-        tell(carried.into_iter().map(|(_, told)| told), &reloaded);
-        let staffed = staffed.unwrap_or(reloaded);
-        tell(of_staff.into_iter().map(|(_, told)| told), &staffed);
-        Some(rest)
+        rest
     }
 
-    /// Reads the file and takes it over. If that can't be done beside workers who come by hand, it is done without them;
-    /// what those then hear is told apart.
-    fn reload(&self, by: &'static str) -> (Rest, Reloaded, Option<Reloaded>) {
-        let mut typed = self.typed.lock();
+    /// Reads the file and takes it over, without a newcomer with whom it would be refused. Returns what it read as
+    /// well, as it was before that, and what whoever ordered it is told.
+    fn reload(&self, by: &'static str, typed: &mut Plan) -> (Rest, Reloaded) {
         self.notifier.reloading();
-        let (mut rest, mut reloaded) = self.attempt(&mut typed, by);
-        let mut staffed = None;
-        if reloaded.result == ReloadResult::Refused && self.added.settle(false) {
-            let without = self.attempt(&mut typed, by);
-            (rest, staffed) = (without.0, Some(std::mem::replace(&mut reloaded, without.1)));
+        let (mut rest, mut reloaded) = self.attempt(by, typed);
+        let mut turned_away = None;
+        if reloaded.result == ReloadResult::Refused && self.added.turn_away() {
+            for problem in &reloaded.problems {
+                tracing::warn!(by, "a worker is not added: {problem}");
+            }
+            turned_away = Some(reloaded);
+            // What else is new must not be lost with it.
+            (rest, reloaded) = self.attempt(by, typed);
         }
-        self.added.settle(true);
-        drop(typed);
+        self.added.settle(reloaded.result != ReloadResult::Refused);
         if reloaded.result == ReloadResult::Ok {
             self.keep_plan();
         }
@@ -209,11 +218,11 @@ impl Reloader {
         metrics.reloaded(reloaded.result.label());
         *self.last.lock() = Some(reloaded.clone());
         self.notifier.ready();
-        (rest, reloaded, staffed)
+        (rest, turned_away.unwrap_or(reloaded))
     }
 
-    /// Reads the file, and takes over what it says beside the workers of now.
-    fn attempt(&self, typed: &mut Plan, by: &'static str) -> (Rest, Reloaded) {
+    /// Takes over what the file says now, if that can be.
+    fn attempt(&self, by: &'static str, typed: &mut Plan) -> (Rest, Reloaded) {
         let (rest, judged) = self.judged(typed);
         let reloaded = match judged {
             Err(problems) => refused(by, problems),
@@ -316,13 +325,6 @@ impl Reloader {
         if let Err(error) = kept::write(&plan.state, PLAN_FILE, &text) {
             tracing::warn!("{PLAN_FILE} can't be written: {error}");
         }
-    }
-}
-
-/// Who has gone away meanwhile is not told.
-fn tell(asked: impl IntoIterator<Item = Option<oneshot::Sender<Reloaded>>>, reloaded: &Reloaded) {
-    for told in asked.into_iter().flatten() {
-        let _ = told.send(reloaded.clone());
     }
 }
 

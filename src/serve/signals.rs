@@ -20,7 +20,7 @@ use tokio::time::{interval, sleep, timeout};
 
 use super::diagnostics;
 use super::notify::Notifier;
-use super::reload::Desk;
+use super::reload::{Desk, Reloader};
 use super::upgrade::Sockets;
 use crate::line::App;
 use crate::listener::Gate;
@@ -44,8 +44,8 @@ struct Caught {
     int: Signal,
     hup: Signal,
     quit: Signal,
-    /// Where reloads are ordered, once somebody is there.
-    reloads: Option<Desk>,
+    /// Who reloads, and where that is ordered, once somebody is there.
+    reloads: Option<(Arc<Reloader>, Desk)>,
 }
 
 impl Signals {
@@ -77,7 +77,7 @@ impl Signals {
     }
 
     /// Answers signals for this proxy, and tells Pingora when to stop listening.
-    pub(super) fn watch(self, desks: Desks, reloads: Desk) -> StopWatch {
+    pub(super) fn watch(self, desks: Desks, reloads: (Arc<Reloader>, Desk)) -> StopWatch {
         let (stop, stopped) = watch::channel(false);
         let Signals {
             runtime,
@@ -153,7 +153,7 @@ impl Caught {
             tokio::select! {
                 _ = self.term.recv() => return Farewell::Stopped,
                 _ = self.int.recv() => return Farewell::Stopped,
-                _ = self.hup.recv() => self.reloads.iter().for_each(|desk| desk.ask("SIGHUP")),
+                _ = self.hup.recv() => self.reloads.iter().for_each(|(_, desk)| desk.ask("SIGHUP")),
                 _ = self.quit.recv() => {
                     let handed = tokio::select! {
                         handed = desks.sockets.hand_over(&desks.app) => handed,
@@ -161,7 +161,10 @@ impl Caught {
                         _ = self.int.recv() => return Farewell::Stopped,
                     };
                     match handed {
-                        Ok(()) => return Farewell::HandedOver,
+                        Ok(()) => {
+                            self.reloads.iter().for_each(|(reloader, _)| reloader.part());
+                            return Farewell::HandedOver;
+                        }
                         Err(why) => tracing::warn!("SIGQUIT refused: {why}"),
                     }
                 }

@@ -12,17 +12,18 @@
 //! ```
 //!
 //! Only then does the running process stop accepting, so at every moment somebody does, and whatever goes wrong before
-//! that leaves it as it was: the successor gives up, and the log of the running one says why. No successor waits without
-//! end for nothing: it gives up with exit status 1 when the process that it waits for has ended, and when the sockets
-//! don't come. One waits at a time: it holds `STATE/upgrade.pid` locked, with its number in it, and another is refused. A
-//! listening socket that two processes have is one queue, so no connection is lost between them. Connections that are open are asked to close
-//! with their next answer; what streams may go on for as long as `drain` says.
+//! that leaves it as it was: the successor gives up, and the log of the running one says why. No successor waits
+//! without end for nothing: it gives up with exit status 1 when the process that it waits for has ended, and when the
+//! sockets don't come. One waits at a time: it holds `STATE/upgrade.pid` locked, with its number in it, and another is
+//! refused. A listening socket that two processes have is one queue, so no connection is lost between them. Connections
+//! that are open are asked to close with their next answer; what streams may go on for as long as `drain` says.
 //!
 //! The sockets travel by Pingora's own means, which open their socket to everybody: hence the folder of its own, which
 //! only its owner may enter. Pingora's own order of things is not used: it shuts down whether the successor lives or
 //! not.
 //!
-//! What clients spend of budgets while they drain is added to the successor's accounts at the end (`admission/accounts.rs`).
+//! What clients spend of budgets while they drain is added to the successor's accounts at the end
+//! (`admission/accounts.rs`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -53,7 +54,8 @@ const FOLDER: &str = "upgrade";
 const SOCKETS: &str = "sockets";
 /// The longest that one of the two waits for the other's next line.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest that a successor waits for the sockets: less than Pingora, which ends the process after 6 s without a word.
+/// The longest that a successor waits for the sockets: less than Pingora, which ends the process after 6 s without a
+/// word.
 const SENDING: Duration = Duration::from_secs(5);
 /// Time between two looks whether the running process still lives.
 const PULSE: Duration = Duration::from_millis(500);
@@ -202,7 +204,7 @@ impl Sockets {
         let line = Line::new(stream).map_err(lost)?;
         let handed = self.hand_to(line, app);
         if handed.is_err() {
-            app.admission.take_back();
+            app.admission.reopen();
             // The successor may have left word that it is the one that runs.
             let told = super::keep_pid(&plan.state).and_then(|()| super::keep_address(&plan));
             told.map_err(|error| error.to_string())?;

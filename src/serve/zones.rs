@@ -1,5 +1,5 @@
-//! The numbers of zones, over all plans of a process: a request under way is bound to numbers, and may be sent again long
-//! after the plan that it came under.
+//! The numbers of zones, over all plans of a process: a request under way is bound to numbers, and may be sent again
+//! long after the plan that it came under.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! `forebay check --live`: whether the workers are what the configuration takes them for.
 //!
 //! Each is asked what it is even where that is typed, for a typed engine is believed by the proxy and a wrong one shows
-//! late: as a probe that fails, or a load that is never told. A trouble keeps requests from being answered, or answered as
-//! configured; a note only says that something may not be as meant. A worker that is `optional` may be away.
+//! late: as a probe that fails, or a load that is never told. A trouble keeps requests from being answered, or answered
+//! as configured; a note only says that something may not be as meant. A worker that is `optional` may be away.
 
 use std::process::ExitCode;
 
@@ -185,8 +185,8 @@ fn troubles(plan: &WorkerPlan, said: &Interview) -> Vec<String> {
     found
 }
 
-/// Whether an engine is something else than was typed. Nobody is wrong who calls one that has OpenAI's paths `openai`, or
-/// anything `generic`.
+/// Whether an engine is something else than was typed. Nobody is wrong who calls one that has OpenAI's paths `openai`,
+/// or anything `generic`.
 fn is_another(typed: Engine, found: Engine) -> bool {
     typed != found && !matches!(typed, Engine::Openai | Engine::Generic)
 }

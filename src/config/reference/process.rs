@@ -14,7 +14,7 @@ pub(super) const PROCESS: &[Row] = &[
         unset: Unset::Means(
             "$STATE_DIRECTORY, else $XDG_STATE_HOME/forebay, else ~/.local/state/forebay",
         ),
-        purpose: "The folder where the process keeps what outlives it: the admin token, the names of models, the learned speeds and what budgets have spent; its pid, where its admin side listens and, for people to look at, the plan in force (plan.json). A successor waits there too (serve --upgrade).",
+        purpose: "The folder where the process keeps what outlives it: the admin token, the names of models, the learned speeds and what budgets have spent; its pid, where its admin side listens and, for people to look at, the plan in force (plan.json). A successor waits there too (serve --upgrade): upgrade.pid names the one that does, and budgets.PID.json is what clients of the process before spent behind the hand-over, until the successor has added it.",
         example: "state = \"/var/lib/forebay\"",
         see: &["admin.token"],
     },

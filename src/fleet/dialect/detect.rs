@@ -12,8 +12,8 @@
 //! | `/version` | vLLM, where the list of models wants a key: it guards `/v1` only | vLLM `--api-key` |
 //!
 //! What has OpenAI's list of models and is none of these is `openai`: any service with that API. What wants a key for
-//! the list is so too; its liveness probe then says that the key is wrong. What answers none of it is `generic`. Nothing
-//! is concluded from a worker that is not itself yet: no answer, 429 and 5xx leave the question open.
+//! the list is so too; its liveness probe then says that the key is wrong. What answers none of it is `generic`.
+//! Nothing is concluded from a worker that is not itself yet: no answer, 429 and 5xx leave the question open.
 
 use serde::Deserialize;
 

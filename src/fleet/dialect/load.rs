@@ -13,20 +13,20 @@
 //! | triton, forebay | at `metrics_url` only: another port | | `nv_inference_pending_request_count` | |
 //! | ollama | `/api/ps`: which models are in its memory, nothing of its load | | | |
 //!
-//! openai and generic are asked only where a `metrics_url` is typed. What stands at a `metrics_url` may be of any of these
-//! engines, as their names don't collide.
+//! openai and generic are asked only where a `metrics_url` is typed. What stands at a `metrics_url` may be of any of
+//! these engines, as their names don't collide.
 //!
 //! Engines that split work over several schedulers have a series for each (vLLM's `engine`, SGLang's `dp_rank`): counts
 //! are added, shares averaged. vLLM, SGLang and TEI count the texts of a request, TGI and Triton requests.
 //!
-//! **Asking wakes nobody.** llama.cpp counts a question for its metrics as use, which keeps a model in memory that would
-//! otherwise be unloaded (ggml-org/llama.cpp#20227), so it is asked only while it is used anyway; Ollama's `/api/ps` loads
-//! nothing and resets no timer.
+//! **Asking wakes nobody.** llama.cpp counts a question for its metrics as use, which keeps a model in memory that
+//! would otherwise be unloaded (ggml-org/llama.cpp#20227), so it is asked only while it is used anyway; Ollama's
+//! `/api/ps` loads nothing and resets no timer.
 //!
 //! Sources: vLLM "Production Metrics"; SGLang "Production Metrics" and `entrypoints/v1_loads.py`; llama.cpp
-//! `tools/server` README, "Using multiple models" among it; TGI's page "Metrics"; TEI `core/src/queue.rs`; Triton `user_guide/metrics.md`; Ollama
-//! `docs/api.md`, "List Running Models". `/get_server_info` of SGLang is said to tell a load, too; its fields could not be
-//! verified, so it is not asked for one.
+//! `tools/server` README, "Using multiple models" among it; TGI's page "Metrics"; TEI `core/src/queue.rs`; Triton
+//! `user_guide/metrics.md`; Ollama `docs/api.md`, "List Running Models". `/get_server_info` of SGLang is said to tell a
+//! load, too; its fields could not be verified, so it is not asked for one.
 
 use serde::Deserialize;
 
@@ -109,7 +109,8 @@ pub const fn is_use(engine: Engine) -> bool {
     matches!(engine, Engine::Llamacpp)
 }
 
-/// What an answer to one of the [`questions`] says, or one of a `metrics_url`; nothing when it says nothing of the kind.
+/// What an answer to one of the [`questions`] says, or one of a `metrics_url`; nothing when it says nothing of the
+/// kind.
 #[must_use]
 pub fn answer(path: &str, body: &[u8]) -> Option<Answer> {
     let load = match path {

@@ -12,9 +12,9 @@
 //! The metric is a gauge of which each state of affairs is a series and the value the time when it was last seen: the
 //! newest counts. It lists adapters with requests, not those on the card: an idle one may be there too.
 //!
-//! A load is answered with 200, or with 400, 404 or 500 and the cause; that a name is there already is such a cause, and
-//! as good. Both engines push out the adapter that was used longest ago when there are more than fit the host's memory;
-//! releases that don't say that they are full.
+//! A load is answered with 200, or with 400, 404 or 500 and the cause; that a name is there already is such a cause,
+//! and as good. Both engines push out the adapter that was used longest ago when there are more than fit the host's
+//! memory; releases that don't say that they are full.
 //!
 //! Sources: vLLM `entrypoints/openai/models/serving.py`, `v1/metrics/loggers.py`, `lora/model_manager.py`; SGLang
 //! `srt/entrypoints/http_server.py`, `srt/entrypoints/openai/serving_base.py`, "LoRA Serving".

@@ -1,8 +1,8 @@
 //! What engines answer: to liveness probes, to the question what they are (`detect`), what they serve (`report`), LoRA
 //! adapters among it (`lora`), and how much they have to do (`load`, `orca`).
 //!
-//! All of it is pure; `probe.rs`, `discover.rs` and `scrape.rs` ask. Sources: the HTTP references of vLLM, SGLang, llama.cpp, Ollama,
-//! TGI, TEI, Triton (KServe v2) and OpenAI.
+//! All of it is pure; `probe.rs`, `discover.rs` and `scrape.rs` ask. Sources: the HTTP references of vLLM, SGLang,
+//! llama.cpp, Ollama, TGI, TEI, Triton (KServe v2) and OpenAI.
 
 pub mod detect;
 pub mod load;
@@ -34,10 +34,10 @@ pub fn verdict(engine: Engine, status: StatusCode) -> Result<(), String> {
 
 /// Whether an answer to a probe means that a worker in this state lives and still loads its model.
 ///
-/// llama.cpp says so in words. A 503 of SGLang and forebay-worker, and Triton's refusal to be ready, mean it too, unless
-/// they were up: then something went wrong with them. vLLM, TGI and TEI answer no probe before their model is there, and
-/// 503 when their engine is dead; so it is taken for loading only before they were ever up, when somebody in front of
-/// them may have answered.
+/// llama.cpp says so in words. A 503 of SGLang and forebay-worker, and Triton's refusal to be ready, mean it too,
+/// unless they were up: then something went wrong with them. vLLM, TGI and TEI answer no probe before their model is
+/// there, and 503 when their engine is dead; so it is taken for loading only before they were ever up, when somebody in
+/// front of them may have answered.
 #[must_use]
 pub fn is_loading(engine: Engine, state: State, status: StatusCode, body: Option<&[u8]>) -> bool {
     let was_up = matches!(state, State::Up | State::Ejected | State::Draining);

@@ -1,14 +1,14 @@
 //! A load that comes with an answer: the ORCA report in a response's head.
 //!
-//! A request says `endpoint-load-metrics-format: text`, and the answer's head says
-//! `endpoint-load-metrics: TEXT named_metrics.kv_cache_usage_perc=0.4, named_metrics.num_requests_waiting=2` or
-//! `JSON {"named_metrics": {…}}`. vLLM does so on chats and completions, by these names; Triton on the two generate paths,
-//! by `kv_cache_utilization`, where its backend has such a cache. Triton compares the format by its exact letters, so it is
-//! asked for in small ones. vLLM's newer front end leaves the leading word out; the form is told by what follows. `BIN` is
-//! not asked for and not read.
+//! A request says `endpoint-load-metrics-format: text`, and the answer's head says `endpoint-load-metrics: TEXT
+//! named_metrics.kv_cache_usage_perc=0.4, named_metrics.num_requests_waiting=2` or `JSON {"named_metrics": {…}}`. vLLM
+//! does so on chats and completions, by these names; Triton on the two generate paths, by `kv_cache_utilization`, where
+//! its backend has such a cache. Triton compares the format by its exact letters, so it is asked for in small ones.
+//! vLLM's newer front end leaves the leading word out; the form is told by what follows. `BIN` is not asked for and not
+//! read.
 //!
-//! Sources: the ORCA design (`xds/data/orca/v3/orca_load_report.proto`); vLLM `orca_metrics.py`; Triton `orca_http.cc` and
-//! `http_server.cc`.
+//! Sources: the ORCA design (`xds/data/orca/v3/orca_load_report.proto`); vLLM `orca_metrics.py`; Triton `orca_http.cc`
+//! and `http_server.cc`.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,12 @@
 //! Workers that an operator adds while the proxy runs.
 //!
-//! Each is a table like those of the file, and is read beside it as one of `workers_dir` is: so all that holds for a worker
-//! of the file holds for it, what is wrong with it is told as there, and whoever comes or goes does so in a reload. It
-//! outlives reloads and no restart: what is to stay stands in the file.
+//! Each is a table like those of the file, and is read beside it as one of `workers_dir` is: so all that holds for a
+//! worker of the file holds for it, what is wrong with it is told as there, and whoever comes or goes does so in a
+//! reload. It outlives reloads and no restart: what is to stay stands in the file.
 //!
-//! Guaranteed: a newcomer with which the configuration would be refused is forgotten by that very reload, so it holds up
-//! none that follow, nor what else is new in that one. An order is noted by the reload that answers it.
+//! Guaranteed: a newcomer with which the configuration would be refused is turned away, and that very reload goes on
+//! without it, so it holds up neither what else is new nor a reload that follows. One is noted by the reload that it is
+//! part of.
 
 use std::path::PathBuf;
 
@@ -53,7 +54,13 @@ impl AddedWorkers {
         here.map(|one| (PathBuf::from(PLACE), text(one))).collect()
     }
 
-    /// The next reload has one more or one less; what speaks against that.
+    /// What they are called.
+    pub(super) fn names(&self) -> Vec<String> {
+        let added = self.0.lock();
+        added.iter().map(|one| one.name.clone()).collect()
+    }
+
+    /// This reload has one more or one less; what speaks against that.
     pub(super) fn note(&self, order: Staffing, now: Seconds) -> Result<(), String> {
         let mut added = self.0.lock();
         match order {
@@ -80,8 +87,7 @@ impl AddedWorkers {
     pub(super) fn expire(&self, now: Seconds) -> bool {
         let mut any = false;
         for one in self.0.lock().iter_mut() {
-            let is_over = one.until.is_some_and(|until| now >= until);
-            if is_over && one.stage == Stage::Stays {
+            if one.stage == Stage::Stays && one.until.is_some_and(|until| now >= until) {
                 one.stage = Stage::Leaves;
                 one.until = Some(now + AGAIN);
                 any = true;
@@ -90,25 +96,30 @@ impl AddedWorkers {
         any
     }
 
-    /// A reload was taken over, or refused; whether anybody wanted to come or go with it.
-    pub(super) fn settle(&self, is_good: bool) -> bool {
-        let lost = if is_good { Stage::Leaves } else { Stage::Comes };
+    /// Forgets who came with this reload; whether anybody did.
+    pub(super) fn turn_away(&self) -> bool {
         let mut added = self.0.lock();
-        let any = added.iter().any(|one| one.stage != Stage::Stays);
-        added.retain(|one| one.stage != lost);
+        let all = added.len();
+        added.retain(|one| one.stage != Stage::Comes);
+        added.len() < all
+    }
+
+    /// A reload was taken over, or refused. Who came with one that was refused has been turned away.
+    pub(super) fn settle(&self, is_good: bool) {
+        let mut added = self.0.lock();
+        added.retain(|one| !is_good || one.stage != Stage::Leaves);
         for one in added.iter_mut() {
             one.stage = Stage::Stays;
         }
-        any
     }
 }
 
 /// The admin side's way here.
 pub(in crate::serve) fn staff(desk: Desk) -> Box<Staff> {
-    Box::new(move |staffing| {
+    Box::new(move |order| {
         let desk = desk.clone();
         Box::pin(async move {
-            let reloaded = desk.answer(ADMIN, Some(staffing)).await;
+            let reloaded = desk.answer(ADMIN, Some(order)).await;
             reloaded.unwrap_or_else(|| refused(ADMIN, vec!["the proxy is stopping".to_owned()]))
         })
     })
@@ -140,7 +151,7 @@ mod tests {
         added.settle(true);
         added.note(add("b", None), Seconds(1.0)).unwrap();
         assert_eq!(names(&added), ["a", "b"]);
-        added.settle(false);
+        assert!(added.turn_away() && !added.turn_away());
         assert_eq!(names(&added), ["a"]);
         let remove = |name: &str| {
             let name = name.to_owned();

@@ -1,5 +1,6 @@
-//! Where reloads are ordered. Orders that come shortly after each other are one: tools that write several files, or send a
-//! signal for each, want one reload.
+//! Where reloads are ordered. Orders that come shortly after each other are one: tools that write several files, or
+//! send a signal for each, want one reload. A worker that comes or goes by hand is a reload of its own, and the order
+//! says which: so what is answered is what came of it, and of nobody else.
 
 use std::time::Duration;
 
@@ -20,14 +21,14 @@ pub(in crate::serve) struct Desk(mpsc::UnboundedSender<Order>);
 /// Somebody wants the configuration read again.
 pub(super) struct Order {
     pub by: &'static str,
-    /// Who comes or goes with it.
+    /// Who comes or goes by hand.
     pub staffing: Option<Staffing>,
     pub told: Option<oneshot::Sender<Reloaded>>,
 }
 
 impl Order {
-    /// Without an answer.
-    pub(super) fn of(by: &'static str) -> Self {
+    /// For nobody who waits.
+    pub(super) fn by(by: &'static str) -> Self {
         Order {
             by,
             staffing: None,
@@ -48,10 +49,10 @@ impl Desk {
 
     /// Orders a reload.
     pub(in crate::serve) fn ask(&self, by: &'static str) {
-        self.send(Order::of(by));
+        self.send(Order::by(by));
     }
 
-    /// Orders a reload, with somebody who comes or goes or without, and waits for what comes of it; `None` when the process
+    /// Orders a reload, with somebody more or less if so said, and waits for what comes of it; `None` when the process
     /// ends first.
     pub(in crate::serve) async fn answer(
         &self,
@@ -59,11 +60,8 @@ impl Desk {
         staffing: Option<Staffing>,
     ) -> Option<Reloaded> {
         let (told, answer) = oneshot::channel();
-        self.send(Order {
-            by,
-            staffing,
-            told: Some(told),
-        });
+        let told = Some(told);
+        self.send(Order { by, staffing, told });
         answer.await.ok()
     }
 
@@ -93,6 +91,19 @@ impl Orders {
     }
 }
 
+/// Orders as the reloads that they are.
+pub(super) fn turns(gathered: Vec<Order>) -> Vec<Vec<Order>> {
+    let mut turns = Vec::new();
+    let (by_hand, plain): (Vec<_>, Vec<_>) = gathered
+        .into_iter()
+        .partition(|order| order.staffing.is_some());
+    if !plain.is_empty() {
+        turns.push(plain);
+    }
+    turns.extend(by_hand.into_iter().map(|order| vec![order]));
+    turns
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +117,23 @@ mod tests {
         let first = orders.0.recv().await.unwrap();
         assert_eq!(orders.gather(first).await.len(), 5);
         assert!(orders.0.try_recv().is_err());
+    }
+
+    #[test]
+    fn each_worker_that_comes_or_goes_is_a_reload_of_its_own() {
+        let remove = |name: &str| Order {
+            staffing: Some(Staffing::Remove { name: name.into() }),
+            ..Order::by("admin")
+        };
+        let gathered = vec![
+            remove("a"),
+            Order::by("file"),
+            remove("b"),
+            Order::by("SIGHUP"),
+        ];
+        let turns = turns(gathered);
+        let sizes: Vec<_> = turns.iter().map(Vec::len).collect();
+        assert_eq!(sizes, [2, 1, 1]);
+        assert!(turns[0].iter().all(|order| order.staffing.is_none()));
     }
 }

@@ -1,10 +1,10 @@
-//! What came of a reload, and how it is told.
+//! What came of a reload, as it is told and logged.
 
 use super::Judged;
 use crate::admin::{AUDIT, ReloadResult, Reloaded};
 use crate::clock;
 
-/// A plan that was taken over, or would be.
+/// A plan that was taken over, or could be.
 pub(super) fn told(by: &'static str, judged: Judged) -> Reloaded {
     Reloaded {
         result: if judged.changes.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn told(by: &'static str, judged: Judged) -> Reloaded {
     }
 }
 
-/// One that was not, and why.
+/// A plan that is wrong, for these reasons.
 pub(super) fn refused(by: &'static str, problems: Vec<String>) -> Reloaded {
     Reloaded {
         result: ReloadResult::Refused,
@@ -36,7 +36,7 @@ pub(super) fn refused(by: &'static str, problems: Vec<String>) -> Reloaded {
     }
 }
 
-/// Says so to whoever reads the log.
+/// Takes down what came of it.
 pub(super) fn log(reloaded: &Reloaded) {
     let by = reloaded.by;
     match reloaded.result {

@@ -1,8 +1,8 @@
 //! Files that are followed, and the moment at which they are written no more.
 //!
-//! Editors and tools write a file in pieces, or several files one after the other. So a change is taken for whole when two
-//! looks in a row see the same. Half a file that rests that long is refused like any other mistake, and its other half is
-//! the next change.
+//! Editors and tools write a file in pieces, or several files one after the other. So a change is taken for whole when
+//! two looks in a row see the same. Half a file that rests that long is refused like any other mistake, and its other
+//! half is the next change.
 
 use std::path::PathBuf;
 
