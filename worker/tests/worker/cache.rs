@@ -128,13 +128,14 @@ fn no_more_wait_for_another_than_may_wait_in_line() {
     put_slow(models.path());
     let policy = "dynamic_batching { default_queue_policy { max_queue_size: 1 } }";
     configure(models.path(), "slow", &format!("{CACHED} {policy}"));
-    let worker = Worker::start(models.path());
+    let mut worker = Worker::start(models.path());
     let request = slow_request(2500);
     let path = "/v2/models/slow/infer";
-    let begin = || worker.begin("POST", path, &[], request.as_bytes());
-    let first = begin();
+    let begin = |worker: &Worker| worker.begin("POST", path, &[], request.as_bytes());
+    let first = begin(&worker);
+    worker.wait_for_line("a batch begins");
     let waits = r#"nv_inference_pending_request_count{model="slow",version="1"} 1"#;
-    let second = begin();
+    let second = begin(&worker);
     until("one waits for the other", || {
         worker.metrics().contains(waits)
     });
