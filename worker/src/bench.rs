@@ -10,6 +10,8 @@
 //! A machine is seldom quiet for long, so everything is measured in three rounds, limit and requests in turn: a rate is
 //! the median of its rounds, a share is the median of the shares within each, and latencies are those of all.
 //!
+//! An ensemble is passed over: it has no engine to stand beside it, and its members are measured.
+//!
 //! Words and grammar of the flags are those of NVIDIA's `perf_analyzer`, which measures a worker that serves.
 
 mod client;
@@ -31,7 +33,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::line::{App, Model};
 use crate::log::Log;
-use crate::repository::{Found, ModelPlan};
+use crate::repository::{self, Found, ModelPlan};
 use crate::serve::load::{Loader, prepare};
 use crate::serve::warm_up::Sizes;
 use crate::serve::{self, Settings, Stop};
@@ -46,6 +48,10 @@ const ROUNDS: u32 = 3;
 
 /// The largest batch that the worker makes by itself.
 const ROWS: usize = 32;
+
+/// Why an ensemble is not measured.
+const ENSEMBLE: &str =
+    "it is an ensemble, which has no engine to compare with: its members are measured";
 
 /// What is to be measured.
 #[derive(Debug)]
@@ -66,6 +72,8 @@ pub struct Options {
 pub enum News<'a> {
     /// A round begins: which, of how many.
     Round(&'a ModelName, u32, u32),
+    /// A model of the folder is none to measure.
+    Passed(&'a ModelName, &'static str),
     /// A model was measured, or could not be.
     Done(&'a ModelName, Result<Report, String>),
 }
@@ -93,6 +101,11 @@ pub fn run(
         client,
     };
     for (name, plan) in chosen {
+        // Who names one and gets no figure has to be told by the exit code as well.
+        if options.model.is_none() && plan.as_ref().is_ok_and(is_ensemble) {
+            tell(News::Passed(&name, ENSEMBLE));
+            continue;
+        }
         let measured = plan.and_then(|plan| bench.measure(&plan, tell));
         bench.app.registry.forget(&name);
         tell(News::Done(&name, measured));
@@ -113,6 +126,10 @@ fn chosen(mut found: Found, name: Option<&str>) -> Result<Found, Stop> {
             )))
         }
     }
+}
+
+fn is_ensemble(plan: &ModelPlan) -> bool {
+    matches!(plan.engine, repository::Engine::Ensemble(_))
 }
 
 /// Answers on a free port for as long as the runtime lives.
@@ -192,6 +209,9 @@ impl Bench<'_> {
 
     /// A model, loaded and in service.
     fn subject(&self, plan: &ModelPlan) -> Result<Subject, String> {
+        if is_ensemble(plan) {
+            return Err(ENSEMBLE.into());
+        }
         let versions = self.loader.load(plan, &self.app.ledger);
         if let Some(problem) = versions
             .iter()

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::ENSEMBLE;
 use super::client::Request;
 use crate::line::{Embedder, Model, Work};
 use crate::serve::warm_up::{Sizes, zeros};
@@ -38,9 +39,7 @@ impl Example {
             Work::Sequences(..) => {
                 return Err("its requests form sequences, which are not measured".into());
             }
-            Work::Ensemble(_) => {
-                return Err("it is an ensemble, which has no engine to compare with: its members are measured".into());
-            }
+            Work::Ensemble(_) => return Err(ENSEMBLE.into()),
         }
         let asked = match (&model.embedder, &model.classifier) {
             (Some(embedder), None) => Asked::Texts(Arc::clone(embedder), "/v1/embeddings"),

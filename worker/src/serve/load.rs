@@ -222,10 +222,14 @@ impl Loader {
             (repository::Engine::Step(step), _) => {
                 (Box::new(BuiltIn::open(step)?), Placement::default())
             }
-            (_, None) => (Box::new(Echo::new()), Placement::default()),
-            (_, Some(graph)) => {
+            (repository::Engine::Echo, _) => (Box::new(Echo::new()), Placement::default()),
+            (repository::Engine::Onnx, Some(graph)) => {
                 let (engine, placement) = self.session(plan, graph, self.means(plan, instance))?;
                 (Box::new(engine), placement)
+            }
+            (repository::Engine::Onnx, None) => return Err("there is no graph to load".into()),
+            (repository::Engine::Ensemble(_), _) => {
+                return Err("an ensemble has no engine: its members have".into());
             }
         };
         Ok((Box::new(View::fit(engine, config)?), placement))

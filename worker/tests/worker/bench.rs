@@ -5,7 +5,9 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::support::models::{configure, put_embedding, put_plus, put_positions, put_types};
+use crate::support::models::{
+    configure, put_described, put_embedding, put_plus, put_positions, put_types,
+};
 use crate::support::{command, library};
 
 /// A run that is short, since its figures are of no interest here.
@@ -115,6 +117,46 @@ fn each_model_of_a_folder_is_measured() {
         names.contains(&"BYTES") && names.contains(&"BF16"),
         "{names:?}"
     );
+}
+
+#[test]
+fn an_ensemble_is_passed_over_and_said_so() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    let both = r#"
+        input [ { name: "a" data_type: TYPE_FP32 dims: [ -1, 2 ] }, { name: "b" data_type: TYPE_FP32 dims: [ -1, 2 ] } ]
+        output { name: "sum" data_type: TYPE_FP32 dims: [ -1, 2 ] }
+        ensemble_scheduling { step { model_name: "plus"
+          input_map { key: "a" value: "a" } input_map { key: "b" value: "b" }
+          output_map { key: "sum" value: "sum" } } }"#;
+    put_described(models.path(), "around", &[("config.pbtxt", both)]);
+    // An echo would fit this one.
+    let like_echo = r#"
+        input { name: "input" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+        output { name: "output" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+        ensemble_scheduling { step { model_name: "plus"
+          input_map { key: "a" value: "input" } output_map { key: "sum" value: "output" } } }"#;
+    put_described(models.path(), "like_echo", &[("config.pbtxt", like_echo)]);
+    let output = bench(models.path(), &["--json", "--concurrency-range", "1"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for name in ["around", "like_echo"] {
+        assert!(
+            said.contains(&format!("model {name} is passed over")),
+            "{said}"
+        );
+    }
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&Value> = told["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["model"])
+        .collect();
+    assert_eq!(names, ["plus"], "{told}");
+    let (code, said) = refused(models.path(), &["around"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("it is an ensemble"), "{said}");
 }
 
 #[test]
