@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::line::{App, Model, Work};
 use crate::observe::Shown;
-use crate::runner::Runner;
 use crate::units::Device;
 
 impl App {
@@ -69,7 +68,7 @@ impl Model {
             name: self.name.clone(),
             version: self.version,
             numbers: self.tally.numbers(),
-            pending: self.work.line().map_or(0, Runner::pending),
+            pending: self.work.pending(),
             load: self.load,
             devices: self.devices(),
             cached: self.keeping.is_some(),

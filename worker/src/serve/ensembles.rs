@@ -176,7 +176,13 @@ fn make(wanted: &Wanted, plan: &ModelPlan, app: &App, loader: &Loader) -> Result
         load: loader.clock.now() - start,
         tally: app.ledger.tally(&plan.name, version),
         keeping: loader.keeping(plan),
-        work: Work::Ensemble(Ensemble::new(graph, members, has_rows, loader.clock)),
+        work: Work::Ensemble(Ensemble::new(
+            graph,
+            members,
+            has_rows,
+            plan.config.limits.clone(),
+            loader.clock,
+        )),
         embedder: None,
         classifier: None,
     })

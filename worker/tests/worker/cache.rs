@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::statistics::{count, stats};
-use crate::support::models::{configure, put_plus, put_slow, slow_request};
+use crate::support::models::{
+    configure, put_described, put_endless, put_plus, put_slow, slow_request,
+};
 use crate::support::{Worker, until};
 
 const CACHED: &str = "response_cache { enable: true }";
@@ -145,4 +147,38 @@ fn no_more_wait_for_another_than_may_wait_in_line() {
     assert_eq!(first.finish().status, 200);
     assert_eq!(second.finish().status, 200);
     assert_eq!(told(&worker, "slow").2, 1, "computed once");
+}
+
+#[test]
+fn a_kept_ensemble_lets_no_more_wait_and_none_longer_than_a_model_does() {
+    let models = tempfile::tempdir().unwrap();
+    put_endless(models.path());
+    let text = format!(
+        "{CACHED} input {{ name: \"n\" }} output {{ name: \"mean\" }} ensemble_scheduling {{ step {{ model_name: \"endless\" \
+         input_map {{ key: \"n\" value: \"n\" }} output_map {{ key: \"mean\" value: \"mean\" }} }} }}"
+    );
+    put_described(models.path(), "around", &[("config.pbtxt", &text)]);
+    let mut worker = Worker::start(models.path());
+    let path = "/v2/models/around/infer";
+    let request = slow_request(2000);
+    let begin = |worker: &Worker| worker.begin("POST", path, &[], request.as_bytes());
+    let _computes = begin(&worker);
+    worker.wait_for_line("a batch begins");
+    let soon = request.replacen('{', r#"{"parameters":{"timeout":100000},"#, 1);
+    let late = worker.post(path, &soon);
+    assert_eq!(late.status, 503, "{late:?}");
+    assert!(late.body.contains("waited in line"), "{late:?}");
+    let waiting: Vec<_> = (0..256).map(|_| begin(&worker)).collect();
+    let line = r#"nv_inference_pending_request_count{model="around",version="1"} 256"#;
+    until("all of them wait for the first", || {
+        worker.metrics().contains(line)
+    });
+    let refused = worker.post(path, &request);
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(
+        refused.body.contains("as many requests wait"),
+        "{refused:?}"
+    );
+    assert!(refused.header("retry-after").is_some());
+    drop(waiting);
 }
