@@ -61,6 +61,8 @@ pub struct Description {
     pub fallback: Option<bool>,
     /// The batches that it runs before it is ready, in rows.
     pub warmup: Vec<usize>,
+    /// The file itself.
+    pub text: String,
 }
 
 /// What runs a model.
@@ -110,7 +112,8 @@ pub fn read(folder: &Path) -> Result<Description, String> {
             .and_then(|typed| describe(typed, folder)),
         Err(problem) => Err(problem),
     };
-    described.map_err(|problem| format!("model.toml: {problem}"))
+    let described = described.map_err(|problem| format!("model.toml: {problem}"))?;
+    Ok(Description { text, ..described })
 }
 
 impl Description {
@@ -121,6 +124,7 @@ impl Description {
             warmup: Vec::new(),
             device: None,
             fallback: None,
+            text: String::new(),
         }
     }
 }
@@ -146,6 +150,7 @@ fn describe(mut typed: Typed, folder: &Path) -> Result<Description, String> {
         device: device.transpose()?,
         fallback: fallback.transpose()?,
         warmup,
+        text: String::new(),
     })
 }
 

@@ -127,6 +127,7 @@ impl Loader {
             return Err("instance_group: no instance".into());
         };
         let whole = first.signature().clone();
+        warn_of_accelerator(plan, &placements);
         let embedder = match &plan.kind {
             Kind::Tensor => None,
             Kind::Embedding(text) | Kind::Classifier(repository::Classifier { text, .. }) => {
@@ -292,6 +293,15 @@ impl Loader {
         };
         let engine = loaded.map_err(|problem| problem.to_string())?;
         Ok((engine, placement))
+    }
+}
+
+/// Tells of a wish for an accelerator that comes to nothing. Of a card that was refused it was told already.
+fn warn_of_accelerator(plan: &ModelPlan, placements: &[Placement]) {
+    let on_cpu = |one: &Placement| one.device == Device::Cpu && one.refused.is_none();
+    let unused = plan.config.accelerator.unused.iter();
+    for unused in unused.filter(|_| placements.iter().all(on_cpu)) {
+        tracing::warn!(model = plan.name.as_str(), "config.pbtxt: {unused}");
     }
 }
 
