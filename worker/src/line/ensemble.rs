@@ -11,7 +11,7 @@
 //! and each no longer than its timeout, which is for the whole here as well.
 //!
 //! Counted as in Triton: an ensemble's run is one, its compute times are the sums of its steps', and it has no queue of
-//! its own. Steps that nobody wants an output of are not run.
+//! its own. Steps that nobody wants an output of are not run, unless they keep sequences.
 
 use std::sync::Arc;
 
@@ -60,8 +60,11 @@ impl Ensemble {
     ) -> Ensemble {
         let levels = limits.levels.iter_mut();
         levels.for_each(|policy| policy.may_shorten = true);
+        let steps = members.iter().enumerate();
+        let sequences = steps.filter(|(_, member)| !sequences(member).is_empty());
+        let always = sequences.map(|(at, _)| at).collect();
         Ensemble {
-            graph,
+            graph: graph.always(always),
             members,
             has_rows,
             lobby: Lobby::new(limits),
@@ -138,17 +141,12 @@ impl Ensemble {
     }
 }
 
-impl Model {
-    /// Whether what it answers depends on the requests before.
-    pub fn keeps_sequences(&self) -> bool {
-        match &self.work {
-            Work::Engine(_) => false,
-            Work::Sequences(..) => true,
-            Work::Ensemble(ensemble) => {
-                let mut members = ensemble.members.iter();
-                members.any(|member| member.keeps_sequences())
-            }
-        }
+/// The models that keep sequences of those that a model runs: itself, or what it is made of.
+pub fn sequences(model: &Arc<Model>) -> Vec<&Arc<Model>> {
+    match &model.work {
+        Work::Engine(_) => vec![],
+        Work::Sequences(..) => vec![model],
+        Work::Ensemble(ensemble) => ensemble.members.iter().flat_map(sequences).collect(),
     }
 }
 

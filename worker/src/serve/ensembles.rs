@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::ensemble::{Graph, Member};
-use crate::line::{App, Ensemble, Model, Work};
+use crate::line::{App, Ensemble, Model, Work, sequences};
 use crate::repository::{Engine, EnsemblePlan, Labels, ModelPlan};
 use crate::serve::load::{Loader, platform};
 use crate::units::ModelName;
@@ -148,11 +148,7 @@ fn make(wanted: &Wanted, plan: &ModelPlan, app: &App, loader: &Loader) -> Result
     });
     let facts: Vec<Member<'_>> = facts.collect();
     let signature = graph.fit(described, &facts).map_err(in_file)?;
-    let kept = plan.config.cached;
-    if kept && members.iter().any(|member| member.keeps_sequences()) {
-        let problem = "response_cache: what a sequence answers depends on what came before";
-        return Err(in_file(described.in_whole(problem)));
-    }
+    check_sequences(plan, described, &members).map_err(in_file)?;
     let version = plan.versions.first().map_or(1, |version| version.version);
     let created = plan.versions.first().map_or(0, |version| version.created);
     let labels = labels(plan, described, &members);
@@ -186,6 +182,33 @@ fn make(wanted: &Wanted, plan: &ModelPlan, app: &App, loader: &Loader) -> Result
         embedder: None,
         classifier: None,
     })
+}
+
+/// Whether what keeps sequences sees each request once.
+fn check_sequences(
+    plan: &ModelPlan,
+    described: &EnsemblePlan,
+    members: &[Arc<Model>],
+) -> Result<(), String> {
+    let mut seen: Vec<(usize, &Arc<Model>)> = Vec::new();
+    for (at, member) in members.iter().enumerate() {
+        for model in sequences(member) {
+            if let Some((before, _)) = seen.iter().find(|(_, other)| Arc::ptr_eq(other, model)) {
+                let before = before + 1;
+                let problem = format!(
+                    "`{}` keeps sequences and runs in step {before} already: it would see each request twice",
+                    model.name
+                );
+                return Err(described.in_step(at, ("step", member.name.as_str()), &problem));
+            }
+            seen.push((at, model));
+        }
+    }
+    if plan.config.cached && !seen.is_empty() {
+        let problem = "response_cache: what a sequence answers depends on what came before";
+        return Err(described.in_whole(problem));
+    }
+    Ok(())
 }
 
 /// The model of each step, as it is served now.
