@@ -201,8 +201,10 @@ fn embedding(typed: Typed, folder: &Path) -> Result<Embedding, String> {
         let path = tokenizer.display();
         return Err(format!("tokenizer: {path} does not exist"));
     }
-    if typed.max_tokens == Some(0) {
-        return Err("max_tokens = 0: expected at least 1".into());
+    let most = typed.max_tokens;
+    if let Some(most) = most.filter(|most| !(1..=step::TOKENS).contains(most)) {
+        let problem = format!("max_tokens = {most}: expected 1 to {}", step::TOKENS);
+        return Err(problem);
     }
     Ok(Embedding {
         tokenizer,

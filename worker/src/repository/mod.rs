@@ -391,13 +391,16 @@ mod tests {
             ("j/model.toml", "device = \"gpu\""),
             ("k/1/model.onnx", ""),
             ("k/model.toml", "fallback = \"cuda\""),
+            ("l/1/model.onnx", ""),
+            ("l/tokenizer.json", "{}"),
+            ("l/model.toml", "kind = \"embedding\"\nmax_tokens = 1048577"),
             ("well/1/model.onnx", ""),
             (".hidden/x", ""),
         ]);
         let found = scan(models.path()).unwrap();
         let problems: Vec<String> = found.into_values().filter_map(Result::err).collect();
         let said = problems.join("\n");
-        assert_eq!(problems.len(), 11, "{said}");
+        assert_eq!(problems.len(), 12, "{said}");
         for words in [
             "has no version folder",
             "has no 1/model.onnx",
@@ -410,6 +413,7 @@ mod tests {
             "instance_group KIND_CPU; leave one",
             "expected \"cpu\", \"cuda\" or \"tensorrt\"",
             "fallback = \"cuda\": expected \"cpu\"",
+            "max_tokens = 1048577: expected 1 to 1048576",
         ] {
             assert!(said.contains(words), "{words:?} is missing in {said}");
         }
