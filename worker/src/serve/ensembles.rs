@@ -45,7 +45,8 @@ impl Ensembles {
         below(&self.wanted.lock(), name)
     }
 
-    /// Makes those anew that have changed, or are made of what has.
+    /// Makes those anew that have changed, or are made of what has. What is served as before has not: a load that
+    /// failed costs nobody the answers that are kept.
     pub fn settle(&self, app: &App, loader: &Loader, mut changed: BTreeSet<ModelName>) -> Settled {
         let wanted = self.wanted.lock();
         let mut settled = Settled::new();
@@ -57,9 +58,13 @@ impl Ensembles {
             if !concerned && !changed.contains(&name) {
                 continue;
             }
+            let before = app.registry.serving(&name);
             let made = make(&wanted, plan, app, loader);
             settled.insert(name.clone(), place(app, plan, made));
-            changed.insert(name);
+            match before.stands(&app.registry, &name) {
+                true => changed.remove(&name),
+                false => changed.insert(name),
+            };
         }
         settled
     }
@@ -196,7 +201,7 @@ fn check_sequences(
             if let Some((before, _)) = seen.iter().find(|(_, other)| Arc::ptr_eq(other, model)) {
                 let before = before + 1;
                 let problem = format!(
-                    "`{}` keeps sequences and runs in step {before} already: it would see each request twice",
+                    "`{}` keeps sequences, and step {before} runs it too: it would see each request twice",
                     model.name
                 );
                 return Err(described.in_step(at, ("step", member.name.as_str()), &problem));

@@ -124,16 +124,18 @@ impl Stock {
     /// Puts a model into service, and what is made of it.
     fn place(&self, plan: ModelPlan) -> Result<(), String> {
         let name = plan.name.clone();
-        let mut outcome = Ok(());
+        let (mut outcome, mut changed) = (Ok(()), BTreeSet::from([name.clone()]));
         if is_ensemble(&plan) {
             self.ensembles.want(plan);
         } else {
             self.ensembles.drop(&name);
+            let before = self.app.registry.serving(&name);
             outcome = self.place_one(&plan);
+            if before.stands(&self.app.registry, &name) {
+                changed.clear();
+            }
         }
-        let mut settled =
-            self.ensembles
-                .settle(&self.app, &self.loader, BTreeSet::from([name.clone()]));
+        let mut settled = self.ensembles.settle(&self.app, &self.loader, changed);
         settled.remove(&name).unwrap_or(outcome)
     }
 

@@ -423,7 +423,7 @@ fn a_sequence_sees_each_request_of_an_ensemble_once_whatever_is_wanted() {
     let last = ask("y", json!({"sequence_id": 7, "sequence_end": true}));
     assert_eq!(output(&last, "y", "")["data"], json!([4.0]));
     let (up, reason) = standing(&worker, "twice");
-    let words = "config.pbtxt: line 3, column 21: step 2, `sums`: `sums` keeps sequences and runs in step 1 already";
+    let words = "config.pbtxt: line 3, column 21: step 2, `sums`: `sums` keeps sequences, and step 1 runs it too";
     assert!(!up && reason.contains(words), "{reason}");
 }
 
