@@ -115,7 +115,7 @@ impl Engine for Onnx {
 }
 
 fn open(environment: &Environment, graph: &Path, means: &Means) -> Result<Session, Unloaded> {
-    let failed = |error: ort::Error| provider::failed(means.device, error.message());
+    let failed = |error: ort::Error| provider::failed(means.device, graph, error.message());
     let builder = begin(environment, means.threads).map_err(failed)?;
     let session = provider::register(builder, means)?.commit_from_file(graph);
     session.map_err(failed)
