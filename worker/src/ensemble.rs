@@ -9,7 +9,8 @@
 //! deadlock.
 //!
 //! A step runs as soon as its inputs are there, and only if something of what it makes is wanted, by the client or by
-//! a step that runs; one whose model keeps sequences runs always, since a sequence has to see each of its requests. Source: Triton, "Ensemble Models" and `ModelEnsembling`.
+//! a step that runs; one whose model keeps sequences runs always, since a sequence has to see each of its requests.
+//! Source: Triton, "Ensemble Models" and `ModelEnsembling`.
 
 mod fit;
 mod progress;

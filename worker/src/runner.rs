@@ -1,4 +1,5 @@
-//! A thread per model instance, each owning an engine; all of a model's take from one line what `batch.rs` tells them to.
+//! A thread per model instance, each owning an engine; all of a model's take from one line what `batch.rs` tells them
+//! to.
 //!
 //! Guarantees: what waits is bounded and the next one is told Busy with the time to come back; a request whose client
 //! has gone is dropped before it runs; requests joined into a batch get their own rows back, and when a batch fails
@@ -6,8 +7,8 @@
 //! a failure, never handed out; a panic in an engine is one failed request.
 //!
 //! A request whose time in line is over is answered at that moment, by a timer of its own. (Triton 2.51 notices when
-//! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.) A run whose last client leaves is ended: its
-//! engine goes on to those who still wait. (Triton runs it to its end, triton-inference-server/server#6920.)
+//! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.) A run whose last client leaves is ended:
+//! its engine goes on to those who still wait. (Triton runs it to its end, triton-inference-server/server#6920.)
 
 mod instance;
 mod lobby;

@@ -1,5 +1,5 @@
-//! What is asked of a model: of one that reads texts, a sentence as its clients send it; of any other, tensors of zeros,
-//! which every model takes, as binary data.
+//! What is asked of a model: of one that reads texts, a sentence as its clients send it; of any other, tensors of
+//! zeros, which every model takes, as binary data.
 //!
 //! All requests of a load are equal, so that they can run together, as requests of one length do; a model's answers are
 //! not kept meanwhile. A request of a sequence is not made: it would have to be many.

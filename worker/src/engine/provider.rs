@@ -3,12 +3,12 @@
 //! Told a card, a session is never built on the CPU instead. The library's own habit is to log an error that nobody
 //! reads and to serve at a tenth of the speed (microsoft/onnxruntime#23372 and its kin), and `is_available()` only says
 //! what it was compiled with: it was true with neither a card nor CUDA on the machine. So a provider is registered with
-//! error-on-failure, and the one proof that it works is a session that was built with it. Its refusal is told as it came,
-//! with what was wanted and the way out. An option that the provider does not know, or can't read, is no refusal: with it
-//! every card would be refused, so the CPU does not stand in.
+//! error-on-failure, and the one proof that it works is a session that was built with it. Its refusal is told as it
+//! came, with what was wanted and the way out. An option that the provider does not know, or can't read, is no refusal:
+//! with it every card would be refused, so the CPU does not stand in.
 //!
-//! What a card has no kernel for ONNX Runtime still runs on the CPU, node by node (of graphs in int8, most of it). Which
-//! nodes those are it does not tell in the version of its interface that is asked for here.
+//! What a card has no kernel for ONNX Runtime still runs on the CPU, node by node (of graphs in int8, most of it).
+//! Which nodes those are it does not tell in the version of its interface that is asked for here.
 
 use std::fmt;
 use std::path::Path;
@@ -104,8 +104,8 @@ fn unregistered(device: Device, said: &str) -> Unloaded {
     ))
 }
 
-/// A failure to build a session of this graph, which is the device's where it speaks of one. The graph's path, which the
-/// library repeats, speaks of nothing.
+/// A failure to build a session of this graph, which is the device's where it speaks of one. The graph's path, which
+/// the library repeats, speaks of nothing.
 pub fn failed(device: Device, graph: &Path, said: &str) -> Unloaded {
     let of_card = [
         "CUDA", "cuda", "CUDNN", "cudnn", "CUBLAS", "TensorRT", "TRT",

@@ -1,7 +1,7 @@
 //! A request of a model whose answers are kept: found, waited for, or computed and kept.
 //!
-//! Who waits for another's computation waits no longer than they would have waited in line, and no more wait so than may
-//! wait there.
+//! Who waits for another's computation waits no longer than they would have waited in line, and no more wait so than
+//! may wait there.
 
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@
 //! Priority and sequence go to every step. A request's timeout is for the whole: a step may wait for what is left of
 //! it, where Triton gives each the whole again.
 //!
-//! An ensemble whose answers are kept lets as many wait for another's answer as a model without rules lets wait in line,
-//! and each no longer than its timeout, which is for the whole here as well.
+//! An ensemble whose answers are kept lets as many wait for another's answer as a model without rules lets wait in
+//! line, and each no longer than its timeout, which is for the whole here as well.
 //!
 //! Counted as in Triton: an ensemble's run is one, its compute times are the sums of its steps', and it has no queue of
 //! its own. Steps that nobody wants an output of are not run, unless they keep sequences.

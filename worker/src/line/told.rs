@@ -33,7 +33,8 @@ impl App {
 }
 
 impl Model {
-    /// What computes it, each once, and whether that is one that it fell back to; of an ensemble, what computes its members.
+    /// What computes it, each once, and whether that is one that it fell back to; of an ensemble, what computes its
+    /// members.
     pub fn devices(&self) -> Vec<(Device, bool)> {
         let mut devices: Vec<(Device, bool)> = match &self.work {
             Work::Ensemble(ensemble) => {

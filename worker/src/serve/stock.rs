@@ -1,5 +1,5 @@
-//! Loads models and takes them out of service. Nothing here stops what is served; see `line/registry.rs`. What is made of
-//! a model that comes or goes is made anew or goes with it; see [`super::ensembles`].
+//! Loads models and takes them out of service. Nothing here stops what is served; see `line/registry.rs`. What is made
+//! of a model that comes or goes is made anew or goes with it; see [`super::ensembles`].
 
 use std::collections::BTreeSet;
 use std::path::Path;

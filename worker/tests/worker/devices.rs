@@ -1,5 +1,5 @@
-//! What computes: told a card, a worker never serves from the CPU in silence. Here ONNX Runtime is the one for CPUs, so that
-//! every card is refused; `worker/gpu-check` tries the same where there is one.
+//! What computes: told a card, a worker never serves from the CPU in silence. Here ONNX Runtime is the one for CPUs, so
+//! that every card is refused; `worker/gpu-check` tries the same where there is one.
 
 use std::fs;
 use std::path::Path;

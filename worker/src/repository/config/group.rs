@@ -1,9 +1,9 @@
 //! Where a model's instances run: `instance_group`, and the accelerators of `optimization`.
 //!
 //! KIND_CPU and KIND_GPU are the model's own wish and hold whatever the worker's `--device` says; KIND_AUTO and
-//! KIND_MODEL leave it to the model's `model.toml` and then to the worker. Listed cards make KIND_AUTO a KIND_GPU, as in
-//! Triton, and each listed card gets `count` instances. A card that is left out is the first: how many there are is not
-//! asked for, where Triton would take them all.
+//! KIND_MODEL leave it to the model's `model.toml` and then to the worker. Listed cards make KIND_AUTO a KIND_GPU, as
+//! in Triton, and each listed card gets `count` instances. A card that is left out is the first: how many there are is
+//! not asked for, where Triton would take them all.
 //!
 //! An accelerator without an instance on a card is ignored with a warning, as Triton takes it; which instances are on
 //! cards is known only when the model is loaded.
