@@ -233,6 +233,7 @@ impl Bench<'_> {
                 "-b {batch}: the model takes at most {most} rows a request"
             ));
         }
+        self.check_waiting(plan)?;
         let graph = plan
             .versions
             .last()
@@ -248,6 +249,20 @@ impl Bench<'_> {
             rows: most.min(plan.config.limits.rows).min(ROWS),
             model,
         })
+    }
+
+    /// Whether all that are in flight may wait; of those that were refused there would be no figure.
+    fn check_waiting(&self, plan: &ModelPlan) -> Result<(), String> {
+        let limits = &plan.config.limits;
+        let level = limits.levels.get(limits.default_level);
+        let most = level.map_or(0, |policy| policy.waiting);
+        let mut concurrencies = self.options.concurrencies.iter();
+        match concurrencies.find(|&&many| many > most) {
+            None => Ok(()),
+            Some(many) => Err(format!(
+                "--concurrency-range {many}: no more than {most} requests may wait for the model (max_queue_size)"
+            )),
+        }
     }
 
     fn loads(&self) -> Vec<(Load, Rounds)> {

@@ -176,6 +176,12 @@ fn what_can_not_be_measured_is_said() {
         said.contains("-b 8: ") && said.contains("at most 4 rows"),
         "{said}"
     );
+    let (code, said) = refused(models.path(), &["--concurrency-range", "1,300"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("range 300: no more than 256 requests may wait"),
+        "{said}"
+    );
     let (code, said) = refused(models.path(), &["--concurrency-range", "4:1"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("START:END"), "{said}");
