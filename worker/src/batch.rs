@@ -59,6 +59,21 @@ pub struct Policy {
     pub overdue: Overdue,
 }
 
+impl Limits {
+    /// The level of such an item.
+    pub fn level(&self, urgency: Urgency) -> usize {
+        let level = urgency.level.unwrap_or(self.default_level);
+        level.min(self.levels.len().saturating_sub(1))
+    }
+
+    /// How long such an item may wait before it is refused; absent = for ever.
+    pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
+        let policy = self.levels.get(self.level(urgency))?;
+        let refuses = policy.overdue == Overdue::Refuse;
+        policy.timeout(urgency.timeout).filter(|_| refuses)
+    }
+}
+
 /// What becomes of an item whose time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue {
@@ -132,8 +147,6 @@ impl<T> Waiting<T> {
 pub struct Batcher<T> {
     limits: Limits,
     waiting: VecDeque<Waiting<T>>,
-    /// How many of each level wait elsewhere before they are offered.
-    standing_by: Vec<usize>,
     rates: [Rate; SIZES],
     runs: u64,
     seconds_per_item: f64,
@@ -143,7 +156,6 @@ impl<T> Batcher<T> {
     /// An empty batcher.
     pub fn new(limits: Limits) -> Self {
         Batcher {
-            standing_by: vec![0; limits.levels.len()],
             limits,
             waiting: VecDeque::new(),
             rates: [Rate::default(); SIZES],
@@ -154,7 +166,7 @@ impl<T> Batcher<T> {
 
     /// Takes an item and says until when it may wait, or gives it back when as many of its level wait as may.
     pub fn offer(&mut self, item: Item<T>, now: Seconds) -> Result<Option<Seconds>, Item<T>> {
-        let level = self.level(item.urgency);
+        let level = self.limits.level(item.urgency);
         let Some(policy) = self.limits.levels.get(level) else {
             return Err(item);
         };
@@ -171,43 +183,6 @@ impl<T> Batcher<T> {
             item,
         });
         Ok(until)
-    }
-
-    /// How long such an item may wait before it is refused; absent = for ever.
-    pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
-        let policy = self.limits.levels.get(self.level(urgency))?;
-        let refuses = policy.overdue == Overdue::Refuse;
-        policy.timeout(urgency.timeout).filter(|_| refuses)
-    }
-
-    /// Counts an item that waits elsewhere before it is offered, unless as many of its level do as may wait here.
-    pub fn stand_by(&mut self, urgency: Urgency) -> bool {
-        let level = self.level(urgency);
-        let policy = self.limits.levels.get(level);
-        let Some((policy, count)) = policy.zip(self.standing_by.get_mut(level)) else {
-            return false;
-        };
-        let room = *count < policy.waiting;
-        *count += usize::from(room);
-        room
-    }
-
-    /// An item that stood by does so no longer.
-    pub fn step_up(&mut self, urgency: Urgency) {
-        let level = self.level(urgency);
-        if let Some(count) = self.standing_by.get_mut(level) {
-            *count = count.saturating_sub(1);
-        }
-    }
-
-    /// How many stand by.
-    pub fn standing_by(&self) -> usize {
-        self.standing_by.iter().sum()
-    }
-
-    fn level(&self, urgency: Urgency) -> usize {
-        let level = urgency.level.unwrap_or(self.limits.default_level);
-        level.min(self.limits.levels.len().saturating_sub(1))
     }
 
     /// Takes out whoever has waited for too long, and gives back those who are to be refused.
@@ -438,21 +413,6 @@ mod tests {
     }
 
     #[test]
-    fn as_many_of_a_level_stand_by_as_may_wait() {
-        let levels = vec![policy(1), policy(2)];
-        let mut batcher: Batcher<u32> = Batcher::new(Limits { levels, ..limits() });
-        let [high, low] = [0, 1].map(|level| Urgency {
-            level: Some(level),
-            timeout: None,
-        });
-        assert!(batcher.stand_by(high) && batcher.stand_by(low) && batcher.stand_by(low));
-        assert!(!batcher.stand_by(high) && !batcher.stand_by(low));
-        assert_eq!(batcher.standing_by(), 3);
-        batcher.step_up(low);
-        assert!(!batcher.stand_by(high) && batcher.stand_by(low));
-    }
-
-    #[test]
     fn who_would_only_be_postponed_has_patience_without_end() {
         let patience = |overdue| {
             let timeout = Some(Seconds(1.0));
@@ -461,8 +421,7 @@ mod tests {
                 overdue,
                 ..policy(1)
             }];
-            let batcher: Batcher<u32> = Batcher::new(Limits { levels, ..limits() });
-            batcher.patience(Urgency::default())
+            Limits { levels, ..limits() }.patience(Urgency::default())
         };
         assert_eq!(patience(Overdue::Refuse), Some(Seconds(1.0)));
         assert_eq!(patience(Overdue::Postpone), None);

@@ -10,6 +10,8 @@
 //! A machine is seldom quiet for long, so everything is measured in three rounds, limit and requests in turn: a rate is
 //! the median of its rounds, a share is the median of the shares within each, and latencies are those of all.
 //!
+//! An ensemble is passed over: it has no engine to stand beside it, and its members are measured.
+//!
 //! Words and grammar of the flags are those of NVIDIA's `perf_analyzer`, which measures a worker that serves.
 
 mod client;
@@ -28,10 +30,10 @@ use tokio::runtime::Runtime;
 
 use crate::api;
 use crate::clock::Clock;
-use crate::engine;
+use crate::engine::Engine;
 use crate::line::{App, Model};
 use crate::log::Log;
-use crate::repository::{Engine, Found, ModelPlan};
+use crate::repository::{self, Found, ModelPlan};
 use crate::serve::load::{Loader, prepare};
 use crate::serve::warm_up::Sizes;
 use crate::serve::{self, Settings, Stop};
@@ -44,11 +46,12 @@ use request::Example;
 /// How often everything is measured.
 const ROUNDS: u32 = 3;
 
-/// Why an ensemble is not measured: there is no engine of its own to measure beside it.
-const ENSEMBLE: &str = "an ensemble is measured by its members, each by itself";
-
 /// The largest batch that the worker makes by itself.
 const ROWS: usize = 32;
+
+/// Why an ensemble is not measured.
+const ENSEMBLE: &str =
+    "it is an ensemble, which has no engine to compare with: its members are measured";
 
 /// What is to be measured.
 #[derive(Debug)]
@@ -69,7 +72,7 @@ pub struct Options {
 pub enum News<'a> {
     /// A round begins: which, of how many.
     Round(&'a ModelName, u32, u32),
-    /// A model is no subject of its own among the others, and why.
+    /// A model of the folder is none to measure.
     Passed(&'a ModelName, &'static str),
     /// A model was measured, or could not be.
     Done(&'a ModelName, Result<Report, String>),
@@ -98,8 +101,8 @@ pub fn run(
         client,
     };
     for (name, plan) in chosen {
-        let ensemble = matches!(&plan, Ok(plan) if matches!(plan.engine, Engine::Ensemble(_)));
-        if ensemble && options.model.is_none() {
+        // Who names one and gets no figure has to be told by the exit code as well.
+        if options.model.is_none() && plan.as_ref().is_ok_and(is_ensemble) {
             tell(News::Passed(&name, ENSEMBLE));
             continue;
         }
@@ -123,6 +126,10 @@ fn chosen(mut found: Found, name: Option<&str>) -> Result<Found, Stop> {
             )))
         }
     }
+}
+
+fn is_ensemble(plan: &ModelPlan) -> bool {
+    matches!(plan.engine, repository::Engine::Ensemble(_))
 }
 
 /// Answers on a free port for as long as the runtime lives.
@@ -154,7 +161,7 @@ struct Subject {
     model: Arc<Model>,
     example: Example,
     /// Instances of its engine beside those that serve.
-    engines: Vec<Box<dyn engine::Engine>>,
+    engines: Vec<Box<dyn Engine>>,
     /// The most rows that run together.
     rows: usize,
 }
@@ -202,7 +209,7 @@ impl Bench<'_> {
 
     /// A model, loaded and in service.
     fn subject(&self, plan: &ModelPlan) -> Result<Subject, String> {
-        if let Engine::Ensemble(_) = plan.engine {
+        if is_ensemble(plan) {
             return Err(ENSEMBLE.into());
         }
         let versions = self.loader.load(plan, &self.app.ledger);
@@ -226,6 +233,7 @@ impl Bench<'_> {
                 "-b {batch}: the model takes at most {most} rows a request"
             ));
         }
+        self.check_waiting(plan)?;
         let graph = plan
             .versions
             .last()
@@ -241,6 +249,20 @@ impl Bench<'_> {
             rows: most.min(plan.config.limits.rows).min(ROWS),
             model,
         })
+    }
+
+    /// Whether all that are in flight may wait; of those that were refused there would be no figure.
+    fn check_waiting(&self, plan: &ModelPlan) -> Result<(), String> {
+        let limits = &plan.config.limits;
+        let level = limits.levels.get(limits.default_level);
+        let most = level.map_or(0, |policy| policy.waiting);
+        let mut concurrencies = self.options.concurrencies.iter();
+        match concurrencies.find(|&&many| many > most) {
+            None => Ok(()),
+            Some(many) => Err(format!(
+                "--concurrency-range {many}: no more than {most} requests may wait for the model (max_queue_size)"
+            )),
+        }
     }
 
     fn loads(&self) -> Vec<(Load, Rounds)> {

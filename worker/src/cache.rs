@@ -26,6 +26,9 @@ pub type Key = Arc<[u8]>;
 /// What is told of an answer that is being computed: nothing, then the answer.
 type News = Option<Outputs>;
 
+/// Where it is told.
+pub type Coming = watch::Receiver<News>;
+
 /// The answers of all models.
 pub struct Cache {
     inner: Mutex<Inner>,
@@ -34,7 +37,7 @@ pub struct Cache {
 
 struct Inner {
     kept: Kept,
-    flights: HashMap<Key, watch::Receiver<News>>,
+    flights: HashMap<Key, Coming>,
 }
 
 /// What there is of an answer.
@@ -42,7 +45,7 @@ pub enum Look<'a> {
     /// It was kept.
     Kept(Outputs),
     /// Somebody is computing it.
-    Coming(watch::Receiver<News>),
+    Coming(Coming),
     /// Nobody is: whoever asked should, and say so when it is done.
     Mine(Flight<'a>),
 }

@@ -9,7 +9,8 @@
 //! deadlock.
 //!
 //! A step runs as soon as its inputs are there, and only if something of what it makes is wanted, by the client or by
-//! a step that runs. Source: Triton, "Ensemble Models" and `ModelEnsembling`.
+//! a step that runs; one whose model keeps sequences runs always, since a sequence has to see each of its requests.
+//! Source: Triton, "Ensemble Models" and `ModelEnsembling`.
 
 mod fit;
 mod progress;
@@ -28,6 +29,8 @@ pub struct Graph {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
     tensors: usize,
+    /// The steps that run whatever is wanted.
+    always: Vec<usize>,
 }
 
 /// A step: its model's names of tensors, and which those are.
@@ -57,6 +60,7 @@ impl Graph {
             inputs: Vec::new(),
             outputs: Vec::new(),
             tensors: made.len(),
+            always: Vec::new(),
         };
         for at in 0..plan.steps.len() {
             graph.steps.push(Step::wire(plan, at, &made)?);
@@ -78,6 +82,11 @@ impl Graph {
         }
         graph.no_circle(plan, &made)?;
         Ok(graph)
+    }
+
+    /// The same, with these steps run whatever is wanted.
+    pub fn always(self, always: Vec<usize>) -> Graph {
+        Graph { always, ..self }
     }
 
     /// Whether every step has its turn.
@@ -548,6 +557,34 @@ ensemble_scheduling {
         let joined = run(&[0], &[&[("sum", 7)]]);
         assert_eq!(joined, [("left", number(3)), ("right", number(4))]);
         assert_eq!(progress.finish(), Some(vec![number(7), number(2)]));
+    }
+
+    #[test]
+    fn a_step_that_runs_always_has_what_it_needs_made() {
+        // Nobody wants the sum of step 1, `d`, which needs all but the last.
+        let graph = diamond().always(vec![0]);
+        let mut progress = graph.begin(vec![number(1)], &[1]);
+        let mut begun = Vec::new();
+        loop {
+            let calls = progress.ready();
+            if calls.is_empty() {
+                break;
+            }
+            for call in calls {
+                begun.push(call.step);
+                let names: Vec<String> = match call.step {
+                    0 => vec![],
+                    step => {
+                        let made = graph.steps[step].outputs.iter();
+                        made.map(|(name, _)| name.clone()).collect()
+                    }
+                };
+                let outputs = names.into_iter().map(|name| (name, number(2)));
+                progress.done(call.step, outputs);
+            }
+        }
+        assert_eq!(begun, [3, 4, 1, 2, 0]);
+        assert_eq!(progress.finish(), Some(vec![number(2)]));
     }
 
     #[test]

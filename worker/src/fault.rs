@@ -1,9 +1,9 @@
 //! One fault type for everything that the worker refuses or fails at.
 //!
-//! The match arms of [`Kind::row`] are the one table of HTTP's statuses, gRPC's codes and labels. A client's mistake is always a 4xx, never
-//! a 500: Triton 2.51 answers 500 to malformed JSON, to a missing `shape` and to `data` of the wrong length, so that a
-//! proxy in front of it takes a client's slip for an ill machine. What a fault looks like on the wire is rendered in
-//! `api/`, in the shape that the path's clients expect.
+//! The match arms of [`Kind::row`] are the one table of HTTP's statuses, gRPC's codes and labels. A client's mistake is
+//! always a 4xx, never a 500: Triton 2.51 answers 500 to malformed JSON, to a missing `shape` and to `data` of the
+//! wrong length, so that a proxy in front of it takes a client's slip for an ill machine. What a fault looks like on
+//! the wire is rendered in `api/`, in the shape that the path's clients expect.
 
 use std::fmt;
 

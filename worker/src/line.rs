@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use cached::Keeping;
 pub use classify::Classifier;
 pub use embed::{Embedded, Embedder, Inputs};
-pub use ensemble::Ensemble;
+pub use ensemble::{Ensemble, sequences};
 pub use registry::{Registry, Standing};
 pub use sequence::{Id, Sequence, Sequencer};
 pub use validate::{Form, Named, Wanted, tensor};

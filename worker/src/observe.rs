@@ -3,9 +3,9 @@
 //!
 //! Every request that was read and whose model was found is counted exactly once, however it ends for the model. That
 //! is a property of a guard, not of care: [`Tally::begin`] gives a [`Count`], and one that is dropped before it was
-//! closed was cancelled. What can't be read (no JSON, data of the wrong length, a body that breaks off) is refused before
-//! and counted nowhere, as in Triton. (Triton 2.51 counts nothing that it refuses as malformed, nor what it refuses for
-//! a full queue, and counts warm-ups as requests.)
+//! closed was cancelled. What can't be read (no JSON, data of the wrong length, a body that breaks off) is refused
+//! before and counted nowhere, as in Triton. (Triton 2.51 counts nothing that it refuses as malformed, nor what it
+//! refuses for a full queue, and counts warm-ups as requests.)
 //!
 //! The numbers outlive a reload: they belong to a model's name and version, not to the session that happens to serve
 //! it, so that a request which ends on the old session is not lost. They go when the model's folder does.

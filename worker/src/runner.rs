@@ -1,4 +1,5 @@
-//! A thread per model instance, each owning an engine; all of a model's take from one line what `batch.rs` tells them to.
+//! A thread per model instance, each owning an engine; all of a model's take from one line what `batch.rs` tells them
+//! to.
 //!
 //! Guarantees: what waits is bounded and the next one is told Busy with the time to come back; a request whose client
 //! has gone is dropped before it runs; requests joined into a batch get their own rows back, and when a batch fails
@@ -6,16 +7,19 @@
 //! a failure, never handed out; a panic in an engine is one failed request.
 //!
 //! A request whose time in line is over is answered at that moment, by a timer of its own. (Triton 2.51 notices when
-//! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.) A run whose last client leaves is ended: its
-//! engine goes on to those who still wait. (Triton runs it to its end, triton-inference-server/server#6920.)
+//! an instance next comes free: 0.8 s late was seen for a timeout of 0.1 s.) A run whose last client leaves is ended:
+//! its engine goes on to those who still wait. (Triton runs it to its end, triton-inference-server/server#6920.)
 
 mod instance;
+mod lobby;
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
+
+pub use lobby::{Guest, Lobby};
 
 use crate::batch::{Batcher, Item, Limits, Order, Urgency};
 use crate::clock::Clock;
@@ -78,6 +82,7 @@ struct Run {
 pub struct Runner {
     shared: Arc<Shared>,
     batches: bool,
+    lobby: Lobby,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -97,6 +102,7 @@ impl Runner {
             halt: engine.halt(),
         });
         let runs = idle.collect();
+        let lobby = Lobby::new(limits.clone());
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 batcher: Batcher::new(Limits { rows, ..limits }),
@@ -111,6 +117,7 @@ impl Runner {
         let mut runner = Runner {
             shared,
             batches,
+            lobby,
             threads: Vec::with_capacity(engines.len()),
         };
         for (number, engine) in engines.into_iter().enumerate() {
@@ -174,36 +181,40 @@ impl Runner {
         }
         match offered {
             Ok(until) => Ok(until.map(|until| until - now)),
-            Err(_) => Err(full(batcher)),
+            Err(_) => Err(full(comeback(batcher))),
         }
     }
 
     /// Counts a request that waits for something else before it may get in line, as many of which may as in line.
-    pub fn stand_by(&self, urgency: Urgency) -> Result<Standby<'_>, Fault> {
-        let batcher = &mut self.shared.state.lock().batcher;
-        if !batcher.stand_by(urgency) {
-            return Err(full(batcher));
-        }
-        Ok(Standby {
-            runner: self,
-            urgency,
-        })
+    pub fn stand_by(&self, urgency: Urgency) -> Result<Guest<'_>, Fault> {
+        let guest = self.lobby.enter(urgency);
+        guest.ok_or_else(|| full(self.comeback()))
+    }
+
+    /// Those who stand by.
+    pub fn lobby(&self) -> &Lobby {
+        &self.lobby
     }
 
     /// How many wait for their run, or to get in line for it, and are still wanted.
     pub fn pending(&self) -> usize {
         let batcher = &self.shared.state.lock().batcher;
-        batcher.count(|job| !job.reply.is_closed()) + batcher.standing_by()
+        batcher.count(|job| !job.reply.is_closed()) + self.lobby.count()
     }
 
     /// How long such a request may wait before it is refused; absent = for ever.
     pub fn patience(&self, urgency: Urgency) -> Option<Seconds> {
-        self.shared.state.lock().batcher.patience(urgency)
+        self.lobby.patience(urgency)
     }
 
     /// What a request is told that has waited for as long as it may.
     pub fn overdue(&self) -> Fault {
-        waited_out(&self.shared.state.lock().batcher)
+        waited_out(self.comeback())
+    }
+
+    /// When it makes sense to ask again.
+    pub fn comeback(&self) -> Seconds {
+        comeback(&self.shared.state.lock().batcher)
     }
 
     fn item(&self, job: Job, urgency: Urgency) -> Item<Job> {
@@ -257,7 +268,7 @@ impl Shared {
         if overdue.is_empty() {
             return;
         }
-        let fault = waited_out(&state.batcher);
+        let fault = waited_out(comeback(&state.batcher));
         for job in overdue {
             answer_to(job, Err(fault.clone()));
         }
@@ -295,27 +306,16 @@ impl Drop for Presence<'_> {
     }
 }
 
-/// A request that waits for something else before it may get in line; counts until dropped.
-pub struct Standby<'a> {
-    runner: &'a Runner,
-    urgency: Urgency,
-}
-
-impl Drop for Standby<'_> {
-    fn drop(&mut self) {
-        let batcher = &mut self.runner.shared.state.lock().batcher;
-        batcher.step_up(self.urgency);
-    }
-}
-
-fn full(batcher: &Batcher<Job>) -> Fault {
+/// What a request is told that finds as many waiting as may.
+pub fn full(comeback: Seconds) -> Fault {
     let message = "as many requests wait for this model as may";
-    Fault::new(Kind::Busy, message).retry_after(comeback(batcher))
+    Fault::new(Kind::Busy, message).retry_after(comeback)
 }
 
-fn waited_out(batcher: &Batcher<Job>) -> Fault {
+/// What a request is told that has waited for as long as it may.
+pub fn waited_out(comeback: Seconds) -> Fault {
     let message = "the request waited in line for as long as this model lets it";
-    Fault::new(Kind::QueueTimeout, message).retry_after(comeback(batcher))
+    Fault::new(Kind::QueueTimeout, message).retry_after(comeback)
 }
 
 /// When it makes sense to ask again.

@@ -2,7 +2,8 @@
 //!
 //! A body is inflated no further than the largest that is taken uncompressed, so that a small one that swells up costs
 //! no more than a large one. Bytes after its end are refused: two readers of one body must not differ on what it says.
-//! An answer is compressed only where a client says that it takes it, as Triton does, and only if that makes it shorter.
+//! An answer is compressed only where a client says that it takes it, as Triton does, and only if that makes it
+//! shorter.
 
 use std::io::{self, Read, Write};
 

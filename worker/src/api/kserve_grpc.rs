@@ -3,8 +3,8 @@
 //! A message is at most as large as an HTTP body, also once inflated. A call whose deadline passes, or whose client
 //! leaves, is dropped where it waits, and takes its place in the model's line with it. Answers of a stream come in the
 //! order of its requests, of which several are worked on at a time; a request that fails is an `error_message` in its
-//! place, as in Triton, and the stream goes on; one that can't be read ends it. What a load can't do is the client's mistake (3), where Triton says
-//! that it broke (13).
+//! place, as in Triton, and the stream goes on; one that can't be read ends it. What a load can't do is the client's
+//! mistake (3), where Triton says that it broke (13).
 
 mod answer;
 mod deadline;

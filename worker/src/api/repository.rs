@@ -2,8 +2,8 @@
 //! Extension").
 //!
 //! What a load can't do is 400 with the cause (a model that is not in the folder: 404), where Triton 2.51 answers 500;
-//! unloading what is not loaded is 200, unloading what does not exist 404. An ensemble that is loaded brings those of its
-//! members that are not; one that is unloaded takes them along where `unload_dependents` says so.
+//! unloading what is not loaded is 200, unloading what does not exist 404. An ensemble that is loaded brings those of
+//! its members that are not; one that is unloaded takes them along where `unload_dependents` says so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Triton's statistics over HTTP ("Statistics Extension"). What is counted, and where Triton counts otherwise, stands in
-//! `observe.rs`. An unknown model is 404 here as everywhere; Triton 2.51 says 400.
+//! Triton's statistics over HTTP ("Statistics Extension"). What is counted, and where Triton counts otherwise, stands
+//! in `observe.rs`. An unknown model is 404 here as everywhere; Triton 2.51 says 400.
 
 use std::sync::Arc;
 

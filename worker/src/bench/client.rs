@@ -133,7 +133,7 @@ impl Line {
         self.stream.write_all(request).await.map_err(broken)?;
         self.buffer.clear();
         loop {
-            if let Some(answer) = Answer::read(&self.buffer) {
+            if let Some(answer) = Answer::read(&self.buffer)? {
                 return answer.check();
             }
             let read = self.stream.read_buf(&mut self.buffer).await;
@@ -148,22 +148,27 @@ fn broken(error: std::io::Error) -> String {
     format!("the connection to the worker: {error}")
 }
 
-/// A whole answer of the worker's, which always tells its length.
+/// A whole answer of the worker's, which tells its length.
 struct Answer<'a> {
     head: &'a str,
     body: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// The answer, once it is there to its end.
-    fn read(bytes: &'a [u8]) -> Option<Answer<'a>> {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    /// The answer, once it is there to its end. One whose end nothing tells would be waited for without end.
+    fn read(bytes: &'a [u8]) -> Result<Option<Answer<'a>>, String> {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return Ok(None);
+        };
         let (head, body) = bytes.split_at(end + 4);
-        let head = std::str::from_utf8(head).ok()?;
+        let head = std::str::from_utf8(head).unwrap_or_default();
         let mut headers = head.lines().filter_map(|line| line.split_once(": "));
         let length = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length: usize = length?.1.parse().ok()?;
-        (body.len() >= length).then_some(Answer { head, body })
+        let length: Option<usize> = length.and_then(|(_, length)| length.parse().ok());
+        let Some(length) = length else {
+            return Err("the worker's answer does not tell its length".into());
+        };
+        Ok((body.len() >= length).then_some(Answer { head, body }))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -187,15 +192,27 @@ mod tests {
     fn an_answer_is_read_when_it_is_whole() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         for cut in 0..whole.len() {
-            assert!(Answer::read(&whole[..cut]).is_none(), "cut at {cut}");
+            let read = Answer::read(&whole[..cut]).unwrap();
+            assert!(read.is_none(), "cut at {cut}");
         }
-        assert_eq!(Answer::read(whole).unwrap().check(), Ok(()));
+        let answer = Answer::read(whole).unwrap().unwrap();
+        assert_eq!(answer.check(), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_without_a_length_is_not_waited_for() {
+        let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let said = Answer::read(chunked)
+            .map(|read| read.is_some())
+            .unwrap_err();
+        assert!(said.contains("does not tell its length"), "{said}");
     }
 
     #[test]
     fn a_refusal_is_repeated() {
         let bytes = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 4\r\n\r\nwhy!";
-        let said = Answer::read(bytes).unwrap().check().unwrap_err();
+        let answer = Answer::read(bytes).unwrap().unwrap();
+        let said = answer.check().unwrap_err();
         assert_eq!(said, "the worker answered 400: why!");
     }
 }

@@ -1,5 +1,5 @@
-//! What is asked of a model: of one that reads texts, a sentence as its clients send it; of any other, tensors of zeros,
-//! which every model takes, as binary data.
+//! What is asked of a model: of one that reads texts, a sentence as its clients send it; of any other, tensors of
+//! zeros, which every model takes, as binary data.
 //!
 //! All requests of a load are equal, so that they can run together, as requests of one length do; a model's answers are
 //! not kept meanwhile. A request of a sequence is not made: it would have to be many.
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::ENSEMBLE;
 use super::client::Request;
 use crate::line::{Embedder, Model, Work};
 use crate::serve::warm_up::{Sizes, zeros};
@@ -38,9 +39,7 @@ impl Example {
             Work::Sequences(..) => {
                 return Err("its requests form sequences, which are not measured".into());
             }
-            Work::Ensemble(_) => {
-                return Err("it is an ensemble, which has no engine to compare with: its members are measured".into());
-            }
+            Work::Ensemble(_) => return Err(ENSEMBLE.into()),
         }
         let asked = match (&model.embedder, &model.classifier) {
             (Some(embedder), None) => Asked::Texts(Arc::clone(embedder), "/v1/embeddings"),

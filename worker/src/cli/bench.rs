@@ -109,7 +109,10 @@ impl Show {
             News::Round(model, round, rounds) => {
                 progress(&format!("{model}: round {round} of {rounds}"))
             }
-            News::Passed(model, why) => complain(&format!("model {model}: passed over: {why}")),
+            News::Passed(model, why) => {
+                progress("");
+                complain(&format!("model {model} is passed over: {why}"));
+            }
             News::Done(model, Err(problem)) => {
                 progress("");
                 self.failed += 1;

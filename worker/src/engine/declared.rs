@@ -1,9 +1,9 @@
-//! An engine seen through what `config.pbtxt` declares of it: axes that are narrower than the graph's, outputs left out,
-//! and tensors that clients see in another shape than the graph.
+//! An engine seen through what `config.pbtxt` declares of it: axes that are narrower than the graph's, outputs left
+//! out, and tensors that clients see in another shape than the graph.
 //!
 //! Everything is checked once, when the model is loaded: each declared tensor exists, is of the graph's type, and has
-//! as many axes as the graph, one of which is the batch where there is one. A reshape keeps the batch axis; its -1s take
-//! the sizes of the -1s in `dims`, in order, as Triton defines it.
+//! as many axes as the graph, one of which is the batch where there is one. A reshape keeps the batch axis; its -1s
+//! take the sizes of the -1s in `dims`, in order, as Triton defines it.
 
 use crate::engine::Engine;
 use crate::engine::halt::Halt;

@@ -1,5 +1,5 @@
-//! What runs a model: [`onnx`] through ONNX Runtime, on what [`provider`] gets it, [`step`] what is built in, [`echo`] for
-//! trying the wire without either; [`declared`] shows each as `config.pbtxt` declares it.
+//! What runs a model: [`onnx`] through ONNX Runtime, on what [`provider`] gets it, [`step`] what is built in, [`echo`]
+//! for trying the wire without either; [`declared`] shows each as `config.pbtxt` declares it.
 //!
 //! An engine is owned by one thread (`runner.rs`), so it takes `&mut self` and needs no lock: ONNX Runtime's own `Run`
 //! is not safe to call from several threads, whatever its documentation says (ort's source has the story).

@@ -4,10 +4,10 @@
 //! does not use. Memory patterns are off because shapes change with every batch. Inputs are lent to the library, not
 //! copied; outputs are copied out once, as they outlive the session's buffers.
 //!
-//! A node that fails on the inputs it got is the request's fault, so that a proxy in front does not take a sequence that
-//! is too long for an ill machine. The library reports an index out of a table's range as an invalid argument, but sizes
-//! that don't go together as a plain failure, which is also how it reports that memory ran out; only the words differ.
-//! The price: a graph that fails on everything answers 400.
+//! A node that fails on the inputs it got is the request's fault, so that a proxy in front does not take a sequence
+//! that is too long for an ill machine. The library reports an index out of a table's range as an invalid argument, but
+//! sizes that don't go together as a plain failure, which is also how it reports that memory ran out; only the words
+//! differ. The price: a graph that fails on everything answers 400.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -115,7 +115,7 @@ impl Engine for Onnx {
 }
 
 fn open(environment: &Environment, graph: &Path, means: &Means) -> Result<Session, Unloaded> {
-    let failed = |error: ort::Error| provider::failed(means.device, error.message());
+    let failed = |error: ort::Error| provider::failed(means.device, graph, error.message());
     let builder = begin(environment, means.threads).map_err(failed)?;
     let session = provider::register(builder, means)?.commit_from_file(graph);
     session.map_err(failed)

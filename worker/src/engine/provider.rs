@@ -3,13 +3,15 @@
 //! Told a card, a session is never built on the CPU instead. The library's own habit is to log an error that nobody
 //! reads and to serve at a tenth of the speed (microsoft/onnxruntime#23372 and its kin), and `is_available()` only says
 //! what it was compiled with: it was true with neither a card nor CUDA on the machine. So a provider is registered with
-//! error-on-failure, and the one proof that it works is a session that was built with it. Its refusal is told as it came,
-//! with what was wanted and the way out.
+//! error-on-failure, and the one proof that it works is a session that was built with it. Its refusal is told as it
+//! came, with what was wanted and the way out. An option that the provider does not know, or can't read, is no refusal:
+//! with it every card would be refused, so the CPU does not stand in.
 //!
-//! What a card has no kernel for ONNX Runtime still runs on the CPU, node by node (of graphs in int8, most of it). Which
-//! nodes those are it does not tell in the version of its interface that is asked for here.
+//! What a card has no kernel for ONNX Runtime still runs on the CPU, node by node (of graphs in int8, most of it).
+//! Which nodes those are it does not tell in the version of its interface that is asked for here.
 
 use std::fmt;
+use std::path::Path;
 
 use ort::ep::{
     ArbitrarilyConfigurableExecutionProvider, CUDA, ExecutionProviderDispatch, TensorRT,
@@ -48,7 +50,7 @@ impl Means {
 pub enum Unloaded {
     /// The device can't be had.
     Refused(String),
-    /// The graph itself, or anything else.
+    /// The graph itself, an option, or anything else.
     Graph(String),
 }
 
@@ -64,7 +66,7 @@ pub fn register(builder: SessionBuilder, means: &Means) -> Result<SessionBuilder
     let providers = providers(means);
     builder
         .with_execution_providers(providers)
-        .map_err(|error| refused(means.device, error.message()))
+        .map_err(|error| unregistered(means.device, error.message()))
 }
 
 /// The providers in order of preference.
@@ -90,12 +92,26 @@ fn with<P: ArbitrarilyConfigurableExecutionProvider>(provider: P, means: &Means)
     })
 }
 
-/// A failure to build a session, which is the device's where it speaks of one.
-pub fn failed(device: Device, said: &str) -> Unloaded {
+/// A failure to register a provider, which is the device's unless an option is wrong.
+fn unregistered(device: Device, said: &str) -> Unloaded {
+    // The card's number, which is asked for here, is an option too: of what goes wrong with it, the card is to blame.
+    if !said.contains("rovider option") || said.contains("\"device_id\"") {
+        return refused(device, said);
+    }
+    let said = plain(said);
+    Unloaded::Graph(format!(
+        "config.pbtxt: gpu_execution_accelerator: {said}; expected parameters of ONNX Runtime's execution provider"
+    ))
+}
+
+/// A failure to build a session of this graph, which is the device's where it speaks of one. The graph's path, which
+/// the library repeats, speaks of nothing.
+pub fn failed(device: Device, graph: &Path, said: &str) -> Unloaded {
     let of_card = [
         "CUDA", "cuda", "CUDNN", "cudnn", "CUBLAS", "TensorRT", "TRT",
     ];
-    if device != Device::Cpu && of_card.iter().any(|word| said.contains(word)) {
+    let words = said.replace(&*graph.to_string_lossy(), "");
+    if device != Device::Cpu && of_card.iter().any(|word| words.contains(word)) {
         return refused(device, said);
     }
     Unloaded::Graph(said.to_owned())
@@ -122,7 +138,7 @@ fn plain(said: &str) -> &str {
 
 /// What to do about it, by what the library said.
 fn way_out(said: &str) -> &'static str {
-    const TABLE: [(&str, &str); 7] = [
+    const TABLE: [(&str, &str); 6] = [
         (
             "not enabled in this build",
             "this library is the one for CPUs; `pip install --target DIR \"onnxruntime-gpu[cuda,cudnn]\"` brings the other, \
@@ -144,10 +160,6 @@ fn way_out(said: &str) -> &'static str {
         (
             "CUDA failure",
             "see whether `nvidia-smi` shows the card and a driver that is new enough",
-        ),
-        (
-            "rovider option",
-            "take the option out of config.pbtxt's gpu_execution_accelerator",
         ),
         ("", "see whether the graph runs with device \"cpu\""),
     ];
@@ -189,11 +201,6 @@ mod tests {
                 "no CUDA-capable device is detected; way out",
                 "nvidia-smi",
             ),
-            (
-                "Unknown provider option: \"gpu_men_limit\".",
-                "gpu_men_limit",
-                "take the option out",
-            ),
         ] {
             let Unloaded::Refused(told) = refused(Device::Cuda, said) else {
                 panic!("not a refusal")
@@ -206,9 +213,39 @@ mod tests {
 
     #[test]
     fn a_graph_that_is_wrong_is_no_refusal() {
-        let graph = |unloaded| matches!(unloaded, Unloaded::Graph(_));
-        assert!(graph(failed(Device::Cuda, "no such file")));
-        assert!(graph(failed(Device::Cpu, "CUDA failure 100")));
-        assert!(!graph(failed(Device::Cuda, "CUDA failure 100")));
+        let path = Path::new("/models/cuda/1/model.onnx");
+        let graph = |device, said: &str| matches!(failed(device, path, said), Unloaded::Graph(_));
+        assert!(graph(Device::Cuda, "no such file"));
+        assert!(graph(Device::Cpu, "CUDA failure 100"));
+        assert!(!graph(Device::Cuda, "CUDA failure 100"));
+        let parsing = "Load model from /models/cuda/1/model.onnx failed:Protobuf parsing failed.";
+        assert!(graph(Device::Cuda, parsing));
+        assert!(!graph(Device::Cuda, &format!("{parsing} CUDA failure 2")));
+    }
+
+    #[test]
+    fn an_option_that_is_wrong_is_no_refusal_and_is_named() {
+        for said in [
+            "Unknown provider option: \"gpu_men_limit\".",
+            "[ONNXRuntimeError] : 1 : FAIL : provider_options_utils.h:148 Parse Failed to parse provider option \
+             \"gpu_men_limit\": Failed to parse value \"much\"",
+        ] {
+            let Unloaded::Graph(told) = unregistered(Device::Cuda, said) else {
+                panic!("taken for a refusal: {said}")
+            };
+            assert!(told.contains("gpu_execution_accelerator: "), "{told}");
+            assert!(
+                told.contains("provider option") && told.contains("\"gpu_men_limit\""),
+                "{told}"
+            );
+        }
+        for said in [
+            "Failed to parse provider option \"device_id\": CUDA failure 100: no CUDA-capable device",
+            "Failed to parse provider option \"device_id\": Invalid device ID: 7, must be between 0 and 1",
+            "CUDA execution provider is not enabled in this build.",
+        ] {
+            let refusal = unregistered(Device::Cuda, said);
+            assert!(matches!(refusal, Unloaded::Refused(_)), "{said}");
+        }
     }
 }

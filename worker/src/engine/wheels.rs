@@ -1,10 +1,11 @@
 //! NVIDIA's libraries, opened by path.
 //!
 //! ONNX Runtime's provider for cards asks the system's loader for CUDA and cuDNN by name, and pip puts them where no
-//! loader looks: `nvidia/*/lib` beside the package. The loader takes what the process has open already for what is asked
-//! for, so each is opened from there first, those that others need before them. (ort has a list of its own, of CUDA 13
-//! only, and stops at the first that is missing; the provider itself tells better what it misses.) Nothing is searched
-//! beyond the folder that the library came from: what an operator installed for the system is found by the system.
+//! loader looks: `nvidia/*/lib` beside the package. The loader takes what the process has open already for what is
+//! asked for, so each is opened from there first, those that others need before them. (ort has a list of its own, of
+//! CUDA 13 only, and stops at the first that is missing; the provider itself tells better what it misses.) Nothing is
+//! searched beyond the folder that the library came from: what an operator installed for the system is found by the
+//! system.
 
 use std::path::{Path, PathBuf};
 

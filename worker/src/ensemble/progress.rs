@@ -12,7 +12,8 @@ impl Graph {
         let mut idle = vec![true; self.steps.len()];
         // A step that turns out to be needed may make others needed, never the other way round: there are no circles.
         loop {
-            let needed = |&at: &usize| idle[at] && self.steps[at].gives(&uses);
+            let wanted = |at: usize| self.always.contains(&at) || self.steps[at].gives(&uses);
+            let needed = |&at: &usize| idle[at] && wanted(at);
             let Some(at) = (0..self.steps.len()).find(needed) else {
                 break;
             };
@@ -55,7 +56,7 @@ pub struct Call<'a> {
     pub step: usize,
     /// What it gets, by its model's names.
     pub inputs: Vec<(&'a str, Tensor)>,
-    /// What of it is needed, by its model's names.
+    /// What of it is needed, by its model's names; nothing where it runs for its own sake.
     pub outputs: Vec<&'a str>,
 }
 

@@ -1,15 +1,16 @@
 //! A request of a model whose answers are kept: found, waited for, or computed and kept.
 //!
-//! Who waits for another's computation waits no longer than they would have waited in line, and no more wait so than may
-//! wait there.
+//! Who waits for another's computation waits no longer than they would have waited in line, and no more wait so than
+//! may wait there.
 
 use std::sync::Arc;
 
 use crate::batch::Urgency;
-use crate::cache::{Cache, Flight, Key, Look, Outputs, key};
+use crate::cache::{Cache, Coming, Flight, Key, Look, Outputs, key};
 use crate::fault::Fault;
 use crate::line::{Model, Task};
 use crate::observe::{Count, Looked};
+use crate::runner;
 use crate::tensor::Tensor;
 
 /// Where a model's answers are kept.
@@ -50,37 +51,42 @@ enum Found<'a> {
     Nothing(Flight<'a>),
 }
 
-/// Looks until the answer is there or is this request's to compute.
+/// The answer, or that it is this request's to compute.
 async fn find<'a>(
     model: &Model,
     keeping: &'a Keeping,
     key: &Key,
     urgency: Urgency,
 ) -> Result<Found<'a>, Fault> {
-    let line = model.work.line();
-    let patience = line.and_then(|line| Some((line, line.patience(urgency)?)));
-    let looking = async {
-        let mut waits = None;
-        loop {
-            let mut coming = match keeping.cache.look(key) {
-                Look::Kept(outputs) => return Ok(Found::Outputs(outputs)),
-                Look::Mine(flight) => return Ok(Found::Nothing(flight)),
-                Look::Coming(coming) => coming,
-            };
-            if waits.is_none() {
-                waits = line.map(|line| line.stand_by(urgency)).transpose()?;
-            }
-            // An error means that the other's request came to nothing.
-            if let Ok(news) = coming.wait_for(Option::is_some).await
-                && let Some(outputs) = news.as_ref()
-            {
-                return Ok(Found::Outputs(Arc::clone(outputs)));
-            }
+    let coming = match keeping.cache.look(key) {
+        Look::Kept(outputs) => return Ok(Found::Outputs(outputs)),
+        Look::Mine(flight) => return Ok(Found::Nothing(flight)),
+        Look::Coming(coming) => coming,
+    };
+    let (work, lobby) = (&model.work, model.work.lobby());
+    let guest = lobby.enter(urgency);
+    let _counted = guest.ok_or_else(|| runner::full(work.comeback()))?;
+    let told = wait(&keeping.cache, key, coming);
+    let Some(patience) = lobby.patience(urgency) else {
+        return Ok(told.await);
+    };
+    let told = tokio::time::timeout(patience.to_duration(), told).await;
+    told.map_err(|_| runner::waited_out(work.comeback()))
+}
+
+/// Waits for another's answer; where it comes to nothing, looks anew.
+async fn wait<'a>(cache: &'a Cache, key: &Key, mut coming: Coming) -> Found<'a> {
+    loop {
+        // An error means that the other's request came to nothing.
+        if let Ok(news) = coming.wait_for(Option::is_some).await
+            && let Some(outputs) = news.as_ref()
+        {
+            return Found::Outputs(Arc::clone(outputs));
         }
-    };
-    let Some((line, patience)) = patience else {
-        return looking.await;
-    };
-    let found = tokio::time::timeout(patience.to_duration(), looking).await;
-    found.unwrap_or_else(|_| Err(line.overdue()))
+        coming = match cache.look(key) {
+            Look::Kept(outputs) => return Found::Outputs(outputs),
+            Look::Mine(flight) => return Found::Nothing(flight),
+            Look::Coming(coming) => coming,
+        };
+    }
 }

@@ -7,20 +7,24 @@
 //! Priority and sequence go to every step. A request's timeout is for the whole: a step may wait for what is left of
 //! it, where Triton gives each the whole again.
 //!
+//! An ensemble whose answers are kept lets as many wait for another's answer as a model without rules lets wait in
+//! line, and each no longer than its timeout, which is for the whole here as well.
+//!
 //! Counted as in Triton: an ensemble's run is one, its compute times are the sums of its steps', and it has no queue of
-//! its own. Steps that nobody wants an output of are not run.
+//! its own. Steps that nobody wants an output of are not run, unless they keep sequences.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use crate::batch::Limits;
 use crate::clock::Clock;
 use crate::ensemble::Graph;
 use crate::fault::{Fault, Kind};
 use crate::line::{Form, InferRequest, Model, Named, Output, Task, Wanted, Work};
 use crate::observe::Spans;
-use crate::runner::Ran;
+use crate::runner::{Lobby, Ran};
 use crate::tensor::Tensor;
 use crate::units::Seconds;
 
@@ -40,16 +44,30 @@ pub struct Ensemble {
     members: Vec<Arc<Model>>,
     /// Whether the first axis of its tensors counts rows.
     has_rows: bool,
+    /// Those who wait for the answer to another's request.
+    lobby: Lobby,
     clock: Clock,
 }
 
 impl Ensemble {
     /// Steps that were checked against these members.
-    pub fn new(graph: Graph, members: Vec<Arc<Model>>, has_rows: bool, clock: Clock) -> Ensemble {
+    pub fn new(
+        graph: Graph,
+        members: Vec<Arc<Model>>,
+        has_rows: bool,
+        mut limits: Limits,
+        clock: Clock,
+    ) -> Ensemble {
+        let levels = limits.levels.iter_mut();
+        levels.for_each(|policy| policy.may_shorten = true);
+        let steps = members.iter().enumerate();
+        let sequences = steps.filter(|(_, member)| !sequences(member).is_empty());
+        let always = sequences.map(|(at, _)| at).collect();
         Ensemble {
-            graph,
+            graph: graph.always(always),
             members,
             has_rows,
+            lobby: Lobby::new(limits),
             clock,
         }
     }
@@ -57,6 +75,11 @@ impl Ensemble {
     /// The models that run its steps.
     pub fn members(&self) -> &[Arc<Model>] {
         &self.members
+    }
+
+    /// Those who wait for the answer to another's request.
+    pub fn lobby(&self) -> &Lobby {
+        &self.lobby
     }
 
     /// Inputs that fit, through the steps.
@@ -118,17 +141,12 @@ impl Ensemble {
     }
 }
 
-impl Model {
-    /// Whether what it answers depends on the requests before.
-    pub fn keeps_sequences(&self) -> bool {
-        match &self.work {
-            Work::Engine(_) => false,
-            Work::Sequences(..) => true,
-            Work::Ensemble(ensemble) => {
-                let mut members = ensemble.members.iter();
-                members.any(|member| member.keeps_sequences())
-            }
-        }
+/// The models that keep sequences of those that a model runs: itself, or what it is made of.
+pub fn sequences(model: &Arc<Model>) -> Vec<&Arc<Model>> {
+    match &model.work {
+        Work::Engine(_) => vec![],
+        Work::Sequences(..) => vec![model],
+        Work::Ensemble(ensemble) => ensemble.members.iter().flat_map(sequences).collect(),
     }
 }
 
@@ -160,7 +178,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::batch::{Limits, Overdue, Policy, Urgency};
+    use crate::batch::{Overdue, Policy, Urgency};
     use crate::engine::Engine;
     use crate::engine::echo::Echo;
     use crate::fault::Reason;
@@ -260,10 +278,11 @@ mod tests {
         std::fs::create_dir(models.path().join("m")).unwrap();
         std::fs::write(models.path().join("m/config.pbtxt"), text).unwrap();
         let plan = repository::plan(models.path(), &ModelName::new("m")).unwrap();
-        let repository::Engine::Ensemble(plan) = plan.engine else {
+        let repository::Engine::Ensemble(ensemble) = plan.engine else {
             panic!("no ensemble")
         };
-        Ensemble::new(Graph::wire(&plan).unwrap(), members, false, Clock::start())
+        let (graph, limits) = (Graph::wire(&ensemble).unwrap(), plan.config.limits);
+        Ensemble::new(graph, members, false, limits, Clock::start())
     }
 
     fn task(timeout: Option<Seconds>) -> Task {
@@ -310,10 +329,10 @@ mod tests {
         b_begins.recv_timeout(PATIENCE).unwrap();
         let mut second = Box::pin(ensemble.run(task(None)));
         assert!(second.as_mut().now_or_never().is_none());
-        let pending = |model: &Model| model.work.line().map(Runner::pending);
-        assert_eq!((pending(&a), pending(&b)), (Some(1), Some(1)));
+        let pending = |model: &Model| model.work.pending();
+        assert_eq!((pending(&a), pending(&b)), (1, 1));
         drop(second);
-        assert_eq!((pending(&a), pending(&b)), (Some(0), Some(0)));
+        assert_eq!((pending(&a), pending(&b)), (0, 0));
         for member in [&a, &b] {
             let numbers = member.tally.numbers();
             assert_eq!(numbers.failures[Reason::Canceled as usize].count, 1);

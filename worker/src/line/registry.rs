@@ -42,6 +42,18 @@ struct Shelf {
     reason: String,
 }
 
+/// What was served of a model at one time.
+pub struct Serving(Vec<Arc<Model>>);
+
+impl Serving {
+    /// Whether what is made of it is as it was: that is, whether it is served, by the very same loads.
+    pub fn stands(&self, registry: &Registry, name: &ModelName) -> bool {
+        let Serving(now) = registry.serving(name);
+        let same = |(one, other): (&Arc<Model>, &Arc<Model>)| Arc::ptr_eq(one, other);
+        !now.is_empty() && now.len() == self.0.len() && now.iter().zip(&self.0).all(same)
+    }
+}
+
 impl Shelf {
     /// Why none of its versions answers.
     fn why(&self) -> &str {
@@ -127,6 +139,13 @@ impl Registry {
         let chosen = shelves.iter().filter(|(name, _)| such(name));
         let versions = chosen.flat_map(|(_, shelf)| shelf.served.values());
         versions.cloned().collect()
+    }
+
+    /// What is served of a model.
+    pub fn serving(&self, name: &ModelName) -> Serving {
+        let shelves = self.shelves.read();
+        let shelf = shelves.get(name);
+        Serving(shelf.map_or_else(Vec::new, |shelf| shelf.served.values().cloned().collect()))
     }
 
     /// The versions of a model that answer.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::line::{App, Model, Work};
 use crate::observe::Shown;
-use crate::runner::Runner;
 use crate::units::Device;
 
 impl App {
@@ -34,7 +33,8 @@ impl App {
 }
 
 impl Model {
-    /// What computes it, each once, and whether that is one that it fell back to; of an ensemble, what computes its members.
+    /// What computes it, each once, and whether that is one that it fell back to; of an ensemble, what computes its
+    /// members.
     pub fn devices(&self) -> Vec<(Device, bool)> {
         let mut devices: Vec<(Device, bool)> = match &self.work {
             Work::Ensemble(ensemble) => {
@@ -69,7 +69,7 @@ impl Model {
             name: self.name.clone(),
             version: self.version,
             numbers: self.tally.numbers(),
-            pending: self.work.line().map_or(0, Runner::pending),
+            pending: self.work.pending(),
             load: self.load,
             devices: self.devices(),
             cached: self.keeping.is_some(),

@@ -1,7 +1,8 @@
 //! What answers for a model, and how Triton's clients know it.
 
 use crate::line::{Ensemble, Sequencer};
-use crate::runner::Runner;
+use crate::runner::{Lobby, Runner};
+use crate::units::Seconds;
 
 /// What answers for a model.
 pub enum Work {
@@ -14,11 +15,27 @@ pub enum Work {
 }
 
 impl Work {
-    /// Where requests wait; an ensemble's wait where its members' do.
-    pub fn line(&self) -> Option<&Runner> {
+    /// Where requests stand by that wait for the answer to another.
+    pub fn lobby(&self) -> &Lobby {
         match self {
-            Work::Engine(runner) | Work::Sequences(_, runner) => Some(runner),
-            Work::Ensemble(_) => None,
+            Work::Engine(runner) | Work::Sequences(_, runner) => runner.lobby(),
+            Work::Ensemble(ensemble) => ensemble.lobby(),
+        }
+    }
+
+    /// How many requests wait here; of an ensemble those that stand by, since its steps' wait where its members' do.
+    pub fn pending(&self) -> usize {
+        match self {
+            Work::Engine(runner) | Work::Sequences(_, runner) => runner.pending(),
+            Work::Ensemble(ensemble) => ensemble.lobby().count(),
+        }
+    }
+
+    /// When it makes sense to ask again; an ensemble has no line that would tell.
+    pub fn comeback(&self) -> Seconds {
+        match self {
+            Work::Engine(runner) | Work::Sequences(_, runner) => runner.comeback(),
+            Work::Ensemble(_) => Seconds(1.0),
         }
     }
 }

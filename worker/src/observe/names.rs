@@ -5,7 +5,8 @@
 //! dashboards made for Triton show this worker too. What Triton has no name for begins with `forebay_worker_`.
 //!
 //! Left out is what would not be true here: `nv_pinned_memory_pool_*`, as there is no such pool, and `nv_gpu_*` and
-//! `nv_energy_consumption`, for which NVIDIA has an exporter of its own (DCGM) that tells them of the card whoever uses it.
+//! `nv_energy_consumption`, for which NVIDIA has an exporter of its own (DCGM) that tells them of the card whoever uses
+//! it.
 
 use super::exposition::{Samples, Shown};
 use super::host::Machine;

@@ -61,6 +61,8 @@ pub struct Description {
     pub fallback: Option<bool>,
     /// The batches that it runs before it is ready, in rows.
     pub warmup: Vec<usize>,
+    /// The file itself.
+    pub text: String,
 }
 
 /// What runs a model.
@@ -110,7 +112,8 @@ pub fn read(folder: &Path) -> Result<Description, String> {
             .and_then(|typed| describe(typed, folder)),
         Err(problem) => Err(problem),
     };
-    described.map_err(|problem| format!("model.toml: {problem}"))
+    let described = described.map_err(|problem| format!("model.toml: {problem}"))?;
+    Ok(Description { text, ..described })
 }
 
 impl Description {
@@ -121,6 +124,7 @@ impl Description {
             warmup: Vec::new(),
             device: None,
             fallback: None,
+            text: String::new(),
         }
     }
 }
@@ -146,6 +150,7 @@ fn describe(mut typed: Typed, folder: &Path) -> Result<Description, String> {
         device: device.transpose()?,
         fallback: fallback.transpose()?,
         warmup,
+        text: String::new(),
     })
 }
 
@@ -196,8 +201,10 @@ fn embedding(typed: Typed, folder: &Path) -> Result<Embedding, String> {
         let path = tokenizer.display();
         return Err(format!("tokenizer: {path} does not exist"));
     }
-    if typed.max_tokens == Some(0) {
-        return Err("max_tokens = 0: expected at least 1".into());
+    let most = typed.max_tokens;
+    if let Some(most) = most.filter(|most| !(1..=step::TOKENS).contains(most)) {
+        let problem = format!("max_tokens = {most}: expected 1 to {}", step::TOKENS);
+        return Err(problem);
     }
     Ok(Embedding {
         tokenizer,

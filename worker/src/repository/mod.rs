@@ -3,9 +3,9 @@
 //! Two layouts are understood. Ours: `NAME/model.toml` beside `NAME/1/model.onnx` (and `tokenizer.json`). Triton's:
 //! `NAME/config.pbtxt` beside `NAME/1/model.onnx`, or the graph alone. Both files may lie in one folder: `model.toml`
 //! says how texts are read, `config.pbtxt` how requests wait and gather. A built-in step and an ensemble have no graph,
-//! and need no version folder. Numbered folders are versions; the highest is
-//! served unless a version policy says otherwise. A folder that is not a model is a mistake and said, not skipped; it
-//! is its own mistake only, and its neighbours are served.
+//! and need no version folder. Numbered folders are versions; the highest is served unless a version policy says
+//! otherwise. A folder that is not a model is a mistake and said, not skipped; it is its own mistake only, and its
+//! neighbours are served.
 
 mod config;
 mod description;
@@ -109,7 +109,9 @@ pub fn plan(models: &Path, name: &ModelName) -> Result<ModelPlan, String> {
     let folder = models.join(name.as_str());
     let described =
         read(&folder, name).map_err(|problem| format!("{}: {problem}", folder.display()))?;
-    for warning in &described.config.warnings {
+    let unused = described.config.accelerator.unused.iter();
+    let unused = unused.filter(|_| matches!(described.engine, Engine::Ensemble(_)));
+    for warning in described.config.warnings.iter().chain(unused) {
         tracing::warn!(model = name.as_str(), "config.pbtxt: {warning}");
     }
     Ok(described)
@@ -122,6 +124,7 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
         device,
         fallback,
         warmup,
+        text: described,
     } = description::read(folder)?;
     let text = match fs::read_to_string(folder.join("config.pbtxt")) {
         Ok(text) => text,
@@ -136,6 +139,15 @@ fn read(folder: &Path, name: &ModelName) -> Result<ModelPlan, String> {
     }
     agree(device, &config)?;
     let engine = runs_on(engine, runs, folder, &text)?;
+    if let Some(problem) = no_place(&engine, device, fallback) {
+        return Err(format!(
+            "model.toml: {}",
+            config::placed(&described, problem)
+        ));
+    }
+    if let Some(problem) = no_card(&engine, &config) {
+        return Err(format!("config.pbtxt: {}", config::placed(&text, problem)));
+    }
     if matches!(engine, Engine::Ensemble(_)) && !warmup.is_empty() {
         let problem = "model.toml: warmup: an ensemble runs nothing itself; warm its members up";
         return Err(problem.into());
@@ -195,6 +207,36 @@ fn agree(described: Option<Device>, config: &Config) -> Result<(), String> {
     Err(format!(
         "model.toml says device = \"{described}\", and config.pbtxt's instance_group {kind}; leave one of them out"
     ))
+}
+
+/// What a `model.toml` says of devices, of a model that has none to choose.
+fn no_place(
+    engine: &Engine,
+    device: Option<Device>,
+    fallback: Option<bool>,
+) -> Option<&'static str> {
+    let on_card = device.is_some_and(|device| device != Device::Cpu);
+    match engine {
+        Engine::Onnx => None,
+        Engine::Step(_) | Engine::Echo => {
+            on_card.then_some("device: what has no graph computes on the CPU")
+        }
+        Engine::Ensemble(_) if device.is_some() => {
+            Some("device: an ensemble runs nothing itself; its members have devices")
+        }
+        Engine::Ensemble(_) => {
+            let problem = "fallback: an ensemble runs nothing itself; its members have devices";
+            fallback.map(|_| problem)
+        }
+    }
+}
+
+/// A card that a `config.pbtxt` wants for what has no graph. (An ensemble has no `instance_group` at all.)
+fn no_card(engine: &Engine, config: &Config) -> Option<&'static str> {
+    let graph = matches!(engine, Engine::Onnx);
+    let mut wanted = config.instances.iter().filter_map(|one| one.device);
+    let card = wanted.any(|device| device != Device::Cpu);
+    (card && !graph).then_some("instance_group: `KIND_GPU`: what has no graph computes on the CPU")
 }
 
 /// The labels of every output that has a file of them.
@@ -349,13 +391,16 @@ mod tests {
             ("j/model.toml", "device = \"gpu\""),
             ("k/1/model.onnx", ""),
             ("k/model.toml", "fallback = \"cuda\""),
+            ("l/1/model.onnx", ""),
+            ("l/tokenizer.json", "{}"),
+            ("l/model.toml", "kind = \"embedding\"\nmax_tokens = 1048577"),
             ("well/1/model.onnx", ""),
             (".hidden/x", ""),
         ]);
         let found = scan(models.path()).unwrap();
         let problems: Vec<String> = found.into_values().filter_map(Result::err).collect();
         let said = problems.join("\n");
-        assert_eq!(problems.len(), 11, "{said}");
+        assert_eq!(problems.len(), 12, "{said}");
         for words in [
             "has no version folder",
             "has no 1/model.onnx",
@@ -368,6 +413,7 @@ mod tests {
             "instance_group KIND_CPU; leave one",
             "expected \"cpu\", \"cuda\" or \"tensorrt\"",
             "fallback = \"cuda\": expected \"cpu\"",
+            "max_tokens = 1048577: expected 1 to 1048576",
         ] {
             assert!(said.contains(words), "{words:?} is missing in {said}");
         }

@@ -67,6 +67,9 @@ const STEPS: [(&str, &[&str]); 9] = [
     ),
 ];
 
+/// The most tokens that a text may be cut to or filled up to.
+pub const TOKENS: usize = 1 << 20;
+
 /// The step that these settings describe, of a model in this folder.
 pub fn read(settings: &Settings, folder: &Path) -> Result<Step, String> {
     let asked = settings.get(STEP).map_or("", String::as_str);
@@ -86,7 +89,7 @@ pub fn read(settings: &Settings, folder: &Path) -> Result<Step, String> {
     Ok(match *name {
         "tokenize" => Step::Tokenize {
             tokenizer: tokenizer(settings, folder)?,
-            max_tokens: at_least_one(settings, "max_tokens")?,
+            max_tokens: tokens(settings, "max_tokens")?,
             padding: padding(settings)?,
         },
         "detokenize" => Step::Detokenize {
@@ -113,10 +116,12 @@ fn value<T: FromStr>(settings: &Settings, key: &str, expected: &str) -> Result<O
     settings.get(key).map(read).transpose()
 }
 
-fn at_least_one(settings: &Settings, key: &str) -> Result<Option<usize>, String> {
-    let expected = "a whole number of at least 1";
-    match value(settings, key, expected)? {
-        Some(0) => Err(format!("{key}: \"0\"; expected {expected}")),
+fn tokens(settings: &Settings, key: &str) -> Result<Option<usize>, String> {
+    let expected = format!("a whole number from 1 to {TOKENS}");
+    match value(settings, key, &expected)? {
+        Some(number) if !(1..=TOKENS).contains(&number) => {
+            Err(format!("{key}: \"{number}\"; expected {expected}"))
+        }
         given => Ok(given),
     }
 }
@@ -131,7 +136,7 @@ fn tokenizer(settings: &Settings, folder: &Path) -> Result<PathBuf, String> {
 }
 
 fn padding(settings: &Settings) -> Result<Padding, String> {
-    let multiple = at_least_one(settings, "pad_to_multiple_of")?;
+    let multiple = tokens(settings, "pad_to_multiple_of")?;
     let how = settings.get("padding").map(String::as_str);
     match (how, multiple) {
         (None | Some("longest"), multiple) => Ok(Padding::Longest(multiple.unwrap_or(1))),
@@ -275,6 +280,14 @@ mod tests {
                 "argmax takes no settings",
             ),
             ("step = \"tokenize\"\nmax_tokens = 0", "max_tokens: \"0\""),
+            (
+                "step = \"tokenize\"\nmax_tokens = 1048577",
+                "max_tokens: \"1048577\"; expected a whole number from 1 to 1048576",
+            ),
+            (
+                "step = \"tokenize\"\npad_to_multiple_of = 1048577",
+                "pad_to_multiple_of: \"1048577\"; expected a whole number from 1 to 1048576",
+            ),
             ("step = \"tokenize\"\nmax_tokens = -1", "max_tokens: \"-1\""),
             ("step = \"tokenize\"\ntokenizer = \"x\"", "does not exist"),
             (

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::ensemble::{Graph, Member};
-use crate::line::{App, Ensemble, Model, Work};
+use crate::line::{App, Ensemble, Model, Work, sequences};
 use crate::repository::{Engine, EnsemblePlan, Labels, ModelPlan};
 use crate::serve::load::{Loader, platform};
 use crate::units::ModelName;
@@ -45,7 +45,8 @@ impl Ensembles {
         below(&self.wanted.lock(), name)
     }
 
-    /// Makes those anew that have changed, or are made of what has.
+    /// Makes those anew that have changed, or are made of what has. What is served as before has not: a load that
+    /// failed costs nobody the answers that are kept.
     pub fn settle(&self, app: &App, loader: &Loader, mut changed: BTreeSet<ModelName>) -> Settled {
         let wanted = self.wanted.lock();
         let mut settled = Settled::new();
@@ -57,9 +58,13 @@ impl Ensembles {
             if !concerned && !changed.contains(&name) {
                 continue;
             }
+            let before = app.registry.serving(&name);
             let made = make(&wanted, plan, app, loader);
             settled.insert(name.clone(), place(app, plan, made));
-            changed.insert(name);
+            match before.stands(&app.registry, &name) {
+                true => changed.remove(&name),
+                false => changed.insert(name),
+            };
         }
         settled
     }
@@ -148,11 +153,7 @@ fn make(wanted: &Wanted, plan: &ModelPlan, app: &App, loader: &Loader) -> Result
     });
     let facts: Vec<Member<'_>> = facts.collect();
     let signature = graph.fit(described, &facts).map_err(in_file)?;
-    let kept = plan.config.cached;
-    if kept && members.iter().any(|member| member.keeps_sequences()) {
-        let problem = "response_cache: what a sequence answers depends on what came before";
-        return Err(in_file(described.in_whole(problem)));
-    }
+    check_sequences(plan, described, &members).map_err(in_file)?;
     let version = plan.versions.first().map_or(1, |version| version.version);
     let created = plan.versions.first().map_or(0, |version| version.created);
     let labels = labels(plan, described, &members);
@@ -176,10 +177,43 @@ fn make(wanted: &Wanted, plan: &ModelPlan, app: &App, loader: &Loader) -> Result
         load: loader.clock.now() - start,
         tally: app.ledger.tally(&plan.name, version),
         keeping: loader.keeping(plan),
-        work: Work::Ensemble(Ensemble::new(graph, members, has_rows, loader.clock)),
+        work: Work::Ensemble(Ensemble::new(
+            graph,
+            members,
+            has_rows,
+            plan.config.limits.clone(),
+            loader.clock,
+        )),
         embedder: None,
         classifier: None,
     })
+}
+
+/// Whether what keeps sequences sees each request once.
+fn check_sequences(
+    plan: &ModelPlan,
+    described: &EnsemblePlan,
+    members: &[Arc<Model>],
+) -> Result<(), String> {
+    let mut seen: Vec<(usize, &Arc<Model>)> = Vec::new();
+    for (at, member) in members.iter().enumerate() {
+        for model in sequences(member) {
+            if let Some((before, _)) = seen.iter().find(|(_, other)| Arc::ptr_eq(other, model)) {
+                let before = before + 1;
+                let problem = format!(
+                    "`{}` keeps sequences, and step {before} runs it too: it would see each request twice",
+                    model.name
+                );
+                return Err(described.in_step(at, ("step", member.name.as_str()), &problem));
+            }
+            seen.push((at, model));
+        }
+    }
+    if plan.config.cached && !seen.is_empty() {
+        let problem = "response_cache: what a sequence answers depends on what came before";
+        return Err(described.in_whole(problem));
+    }
+    Ok(())
 }
 
 /// The model of each step, as it is served now.

@@ -127,6 +127,7 @@ impl Loader {
             return Err("instance_group: no instance".into());
         };
         let whole = first.signature().clone();
+        warn_of_accelerator(plan, &placements);
         let embedder = match &plan.kind {
             Kind::Tensor => None,
             Kind::Embedding(text) | Kind::Classifier(repository::Classifier { text, .. }) => {
@@ -223,13 +224,13 @@ impl Loader {
                 (Box::new(BuiltIn::open(step)?), Placement::default())
             }
             (repository::Engine::Echo, _) => (Box::new(Echo::new()), Placement::default()),
-            (repository::Engine::Ensemble(_), _) => {
-                return Err("an ensemble computes nothing itself".into());
-            }
-            (repository::Engine::Onnx, None) => return Err("there is no graph to run".into()),
             (repository::Engine::Onnx, Some(graph)) => {
                 let (engine, placement) = self.session(plan, graph, self.means(plan, instance))?;
                 (Box::new(engine), placement)
+            }
+            (repository::Engine::Onnx, None) => return Err("there is no graph to load".into()),
+            (repository::Engine::Ensemble(_), _) => {
+                return Err("an ensemble has no engine: its members have".into());
             }
         };
         Ok((Box::new(View::fit(engine, config)?), placement))
@@ -292,6 +293,15 @@ impl Loader {
         };
         let engine = loaded.map_err(|problem| problem.to_string())?;
         Ok((engine, placement))
+    }
+}
+
+/// Tells of a wish for an accelerator that comes to nothing. Of a card that was refused it was told already.
+fn warn_of_accelerator(plan: &ModelPlan, placements: &[Placement]) {
+    let on_cpu = |one: &Placement| one.device == Device::Cpu && one.refused.is_none();
+    let unused = plan.config.accelerator.unused.iter();
+    for unused in unused.filter(|_| placements.iter().all(on_cpu)) {
+        tracing::warn!(model = plan.name.as_str(), "config.pbtxt: {unused}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Loads models and takes them out of service. Nothing here stops what is served; see `line/registry.rs`. What is made of
-//! a model that comes or goes is made anew or goes with it; see [`super::ensembles`].
+//! Loads models and takes them out of service. Nothing here stops what is served; see `line/registry.rs`. What is made
+//! of a model that comes or goes is made anew or goes with it; see [`super::ensembles`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -124,16 +124,18 @@ impl Stock {
     /// Puts a model into service, and what is made of it.
     fn place(&self, plan: ModelPlan) -> Result<(), String> {
         let name = plan.name.clone();
-        let mut outcome = Ok(());
+        let (mut outcome, mut changed) = (Ok(()), BTreeSet::from([name.clone()]));
         if is_ensemble(&plan) {
             self.ensembles.want(plan);
         } else {
             self.ensembles.drop(&name);
+            let before = self.app.registry.serving(&name);
             outcome = self.place_one(&plan);
+            if before.stands(&self.app.registry, &name) {
+                changed.clear();
+            }
         }
-        let mut settled =
-            self.ensembles
-                .settle(&self.app, &self.loader, BTreeSet::from([name.clone()]));
+        let mut settled = self.ensembles.settle(&self.app, &self.loader, changed);
         settled.remove(&name).unwrap_or(outcome)
     }
 

@@ -120,27 +120,43 @@ fn each_model_of_a_folder_is_measured() {
 }
 
 #[test]
-fn an_ensemble_is_passed_over() {
+fn an_ensemble_is_passed_over_and_said_so() {
     let models = tempfile::tempdir().unwrap();
     put_plus(models.path());
-    let whole = r#"
-        platform: "ensemble"
-        input [ { name: "l" data_type: TYPE_FP32 dims: [ -1, 2 ] }, { name: "r" data_type: TYPE_FP32 dims: [ -1, 2 ] } ]
-        output { name: "total" data_type: TYPE_FP32 dims: [ -1, 2 ] }
-        ensemble_scheduling { step {
-          model_name: "plus" input_map [ { key: "a" value: "l" }, { key: "b" value: "r" } ]
-          output_map { key: "sum" value: "total" }
-        } }"#;
-    put_described(models.path(), "whole", &[("config.pbtxt", whole)]);
+    let both = r#"
+        input [ { name: "a" data_type: TYPE_FP32 dims: [ -1, 2 ] }, { name: "b" data_type: TYPE_FP32 dims: [ -1, 2 ] } ]
+        output { name: "sum" data_type: TYPE_FP32 dims: [ -1, 2 ] }
+        ensemble_scheduling { step { model_name: "plus"
+          input_map { key: "a" value: "a" } input_map { key: "b" value: "b" }
+          output_map { key: "sum" value: "sum" } } }"#;
+    put_described(models.path(), "around", &[("config.pbtxt", both)]);
+    // An echo would fit this one.
+    let like_echo = r#"
+        input { name: "input" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+        output { name: "output" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+        ensemble_scheduling { step { model_name: "plus"
+          input_map { key: "a" value: "input" } output_map { key: "sum" value: "output" } } }"#;
+    put_described(models.path(), "like_echo", &[("config.pbtxt", like_echo)]);
     let output = bench(models.path(), &["--json", "--concurrency-range", "1"]);
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("whole: passed over: "), "{said}");
+    for name in ["around", "like_echo"] {
+        assert!(
+            said.contains(&format!("model {name} is passed over")),
+            "{said}"
+        );
+    }
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["models"].as_array().unwrap().len(), 1, "{told}");
-    let (code, said) = refused(models.path(), &["whole"]);
+    let names: Vec<&Value> = told["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["model"])
+        .collect();
+    assert_eq!(names, ["plus"], "{told}");
+    let (code, said) = refused(models.path(), &["around"]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("by its members"), "{said}");
+    assert!(said.contains("it is an ensemble"), "{said}");
 }
 
 #[test]
@@ -158,6 +174,12 @@ fn what_can_not_be_measured_is_said() {
     assert_eq!(code, Some(1), "{said}");
     assert!(
         said.contains("-b 8: ") && said.contains("at most 4 rows"),
+        "{said}"
+    );
+    let (code, said) = refused(models.path(), &["--concurrency-range", "1,300"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("range 300: no more than 256 requests may wait"),
         "{said}"
     );
     let (code, said) = refused(models.path(), &["--concurrency-range", "4:1"]);

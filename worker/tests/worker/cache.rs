@@ -1,9 +1,13 @@
 //! Answers that are kept: `response_cache { enable: true }`.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::statistics::{count, stats};
-use crate::support::models::{configure, put_plus, put_slow, slow_request};
+use crate::support::models::{
+    configure, put_described, put_endless, put_plus, put_slow, slow_request,
+};
 use crate::support::{Worker, until};
 
 const CACHED: &str = "response_cache { enable: true }";
@@ -145,4 +149,90 @@ fn no_more_wait_for_another_than_may_wait_in_line() {
     assert_eq!(first.finish().status, 200);
     assert_eq!(second.finish().status, 200);
     assert_eq!(told(&worker, "slow").2, 1, "computed once");
+}
+
+#[test]
+fn a_kept_ensemble_lets_no_more_wait_and_none_longer_than_a_model_does() {
+    let models = tempfile::tempdir().unwrap();
+    put_endless(models.path());
+    let text = format!(
+        "{CACHED} input {{ name: \"n\" }} output {{ name: \"mean\" }} ensemble_scheduling {{ step {{ model_name: \"endless\" \
+         input_map {{ key: \"n\" value: \"n\" }} output_map {{ key: \"mean\" value: \"mean\" }} }} }}"
+    );
+    put_described(models.path(), "around", &[("config.pbtxt", &text)]);
+    let mut worker = Worker::start(models.path());
+    let path = "/v2/models/around/infer";
+    let request = slow_request(2000);
+    let begin = |worker: &Worker| worker.begin("POST", path, &[], request.as_bytes());
+    let _computes = begin(&worker);
+    worker.wait_for_line("a batch begins");
+    let soon = request.replacen('{', r#"{"parameters":{"timeout":100000},"#, 1);
+    let late = worker.post(path, &soon);
+    assert_eq!(late.status, 503, "{late:?}");
+    assert!(late.body.contains("waited in line"), "{late:?}");
+    let waiting: Vec<_> = (0..256).map(|_| begin(&worker)).collect();
+    let line = r#"nv_inference_pending_request_count{model="around",version="1"} 256"#;
+    until("all of them wait for the first", || {
+        worker.metrics().contains(line)
+    });
+    let refused = worker.post(path, &request);
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(
+        refused.body.contains("as many requests wait"),
+        "{refused:?}"
+    );
+    assert!(refused.header("retry-after").is_some());
+    drop(waiting);
+}
+
+#[test]
+fn a_reload_that_fails_costs_an_ensemble_none_of_its_answers() {
+    let models = tempfile::tempdir().unwrap();
+    put_plus(models.path());
+    let around = |name: &str, member: &str| {
+        let text = format!(
+            "{CACHED} max_batch_size: 4 input [ {{ name: \"a\" }}, {{ name: \"b\" }} ] output {{ name: \"sum\" }}\n\
+             ensemble_scheduling {{ step {{ model_name: \"{member}\" input_map {{ key: \"a\" value: \"a\" }}\n\
+             input_map {{ key: \"b\" value: \"b\" }} output_map {{ key: \"sum\" value: \"sum\" }} }} }}"
+        );
+        put_described(models.path(), name, &[("config.pbtxt", &text)]);
+    };
+    around("inner", "plus");
+    around("outer", "inner");
+    let worker = Worker::start(models.path());
+    let ask = || {
+        let tensor =
+            |name: &str| json!({"name": name, "shape": [1, 2], "datatype": "FP32", "data": [1, 2]});
+        let body = json!({"inputs": [tensor("a"), tensor("b")]}).to_string();
+        let answer = worker.post("/v2/models/outer/infer", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    let load = |name: &str| {
+        let path = format!("/v2/repository/models/{name}/load");
+        worker.post(&path, "").status
+    };
+    let looked = || {
+        let told = stats(&worker, "outer");
+        (count(&told, "cache_hit"), count(&told, "cache_miss"))
+    };
+    ask();
+    let graph = models.path().join("plus/1/model.onnx");
+    let good = fs::read(&graph).unwrap();
+    fs::write(&graph, "half a gra").unwrap();
+    assert_eq!(load("plus"), 400);
+    ask();
+    assert_eq!(looked(), (1, 1), "a member's load failed");
+    around("inner", "minus");
+    assert_eq!(load("inner"), 400);
+    ask();
+    assert_eq!(looked(), (2, 1), "a member's own file is wrong");
+    fs::write(&graph, good).unwrap();
+    around("inner", "plus");
+    assert_eq!((load("inner"), load("plus")), (200, 200));
+    ask();
+    assert_eq!(
+        looked(),
+        (2, 2),
+        "a load that went well begins with nothing"
+    );
 }

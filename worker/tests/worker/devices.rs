@@ -1,12 +1,12 @@
-//! What computes: told a card, a worker never serves from the CPU in silence. Here ONNX Runtime is the one for CPUs, so that
-//! every card is refused; `worker/gpu-check` tries the same where there is one.
+//! What computes: told a card, a worker never serves from the CPU in silence. Here ONNX Runtime is the one for CPUs, so
+//! that every card is refused; `worker/gpu-check` tries the same where there is one.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::support::models::{configure, put_plus};
+use crate::support::models::{configure, put_described, put_plus};
 use crate::support::{Worker, command, library, run_client};
 
 const CARDS: [&str; 2] = ["cuda", "tensorrt"];
@@ -132,4 +132,69 @@ fn without_a_wish_it_is_the_cpu_and_no_fallback() {
     );
     let config = worker.get("/v2/models/plus/config").json();
     assert_eq!(config["instance_group"][0]["count"], 2);
+}
+
+#[test]
+fn a_card_for_what_computes_on_the_cpu_is_refused_or_warned_of_with_its_line() {
+    let models = plus();
+    let put = |name: &str, toml: &str, config: &str| {
+        put_described(
+            models.path(),
+            name,
+            &[("model.toml", toml), ("config.pbtxt", config)],
+        );
+    };
+    let step =
+        "backend: \"forebay\"\nparameters { key: \"step\" value { string_value: \"softmax\" } }\n";
+    let around = "input { name: \"a\" }\noutput { name: \"sum\" }\nensemble_scheduling { step { model_name: \"plus\"\n\
+                  input_map { key: \"a\" value: \"a\" } input_map { key: \"b\" value: \"a\" }\n\
+                  output_map { key: \"sum\" value: \"sum\" } } }\n";
+    let tensorrt = "optimization { execution_accelerators { gpu_execution_accelerator { name: \"tensorrt\" } } }";
+    put(
+        "a_group",
+        "",
+        &format!("{step}instance_group {{ kind: KIND_GPU }}"),
+    );
+    put(
+        "b_cards",
+        "",
+        &format!("{step}instance_group {{ gpus: 0 }}"),
+    );
+    put("c_step", "# of a step\ndevice = \"cuda\"", step);
+    put("d_echo", "engine = \"echo\"\ndevice = \"tensorrt\"", "");
+    put("e_whole", "device = \"cuda\"", around);
+    put("f_whole", "\nfallback = \"none\"", around);
+    put("g_whole", "", &format!("{around}{tensorrt}"));
+    configure(models.path(), "plus", &format!("\n{tensorrt}"));
+    let worker = Worker::start(models.path());
+    let index = worker.post("/v2/repository/index", "").json();
+    for (at, words) in [
+        "config.pbtxt: line 3, column 1: instance_group: `KIND_GPU`: what has no graph",
+        "config.pbtxt: line 3, column 1: instance_group: `KIND_GPU`: what has no graph",
+        "model.toml: line 2, column 1: device: what has no graph computes on the CPU",
+        "model.toml: line 2, column 1: device: what has no graph computes on the CPU",
+        "model.toml: line 1, column 1: device: an ensemble runs nothing itself",
+        "model.toml: line 2, column 1: fallback: an ensemble runs nothing itself",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let reason = index[at]["reason"].as_str().unwrap();
+        assert_ne!(index[at]["state"], "READY", "{index}");
+        assert!(reason.contains(words), "{words:?} is missing in {reason}");
+    }
+    assert_eq!(
+        (&index[6]["state"], &index[7]["state"]),
+        (&json!("READY"), &json!("READY"))
+    );
+    let log = worker.whole_log();
+    for (line, model) in [(6, "g_whole"), (2, "plus")] {
+        let words = format!(
+            "config.pbtxt: line {line}, column 41: gpu_execution_accelerator is ignored: no instance"
+        );
+        let told = log
+            .lines()
+            .any(|one| one.contains(&words) && one.contains(model) && one.contains("WARN"));
+        assert!(told, "{words:?} is missing in {log}");
+    }
 }

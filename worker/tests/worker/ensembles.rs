@@ -385,6 +385,49 @@ fn sequences_and_kept_answers_go_through_an_ensemble() {
 }
 
 #[test]
+fn a_sequence_sees_each_request_of_an_ensemble_once_whatever_is_wanted() {
+    let models = tempfile::tempdir().unwrap();
+    put_sums(models.path(), "direct {}");
+    put_described(
+        models.path(),
+        "soft",
+        &[("model.toml", "step = \"softmax\"")],
+    );
+    let sums = |made: &str| {
+        format!(
+            "step {{ model_name: \"sums\" input_map {{ key: \"x\" value: \"x\" }} \
+             output_map {{ key: \"y\" value: \"{made}\" }} }}"
+        )
+    };
+    let soft = "step { model_name: \"soft\" input_map { key: \"INPUT\" value: \"x\" } \
+                output_map { key: \"OUTPUT\" value: \"z\" } }";
+    let put = |name: &str, second: &str| {
+        let first = sums("y");
+        let text = format!(
+            "max_batch_size: 4 input {{ name: \"x\" }} output [ {{ name: \"y\" }}, {{ name: \"z\" }} ]\n\
+             ensemble_scheduling {{ {first}\n {second} }}"
+        );
+        put_described(models.path(), name, &[("config.pbtxt", &text)]);
+    };
+    put("once", soft);
+    put("twice", &sums("z"));
+    let worker = Worker::start(models.path());
+    let ask = |output: &str, parameters: Value| {
+        let x = json!({"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [2.0]});
+        let body = json!({"inputs": [x], "outputs": [{"name": output}], "parameters": parameters});
+        worker.post("/v2/models/once/infer", &body.to_string())
+    };
+    let first = ask("z", json!({"sequence_id": 7, "sequence_start": true}));
+    assert_eq!(output(&first, "z", "")["data"], json!([1.0]));
+    assert_eq!(first.json()["outputs"].as_array().unwrap().len(), 1);
+    let last = ask("y", json!({"sequence_id": 7, "sequence_end": true}));
+    assert_eq!(output(&last, "y", "")["data"], json!([4.0]));
+    let (up, reason) = standing(&worker, "twice");
+    let words = "config.pbtxt: line 3, column 21: step 2, `sums`: `sums` keeps sequences, and step 1 runs it too";
+    assert!(!up && reason.contains(words), "{reason}");
+}
+
+#[test]
 fn built_in_steps_answer_as_models_and_need_no_library() {
     let models = tempfile::tempdir().unwrap();
     let step = |name: &str, settings: &str| {

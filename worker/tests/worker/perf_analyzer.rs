@@ -1,5 +1,5 @@
-//! NVIDIA's own load generator measures the worker over both protocols. It asks for a model's metadata, configuration and
-//! statistics before and after its requests, and stops at whatever it does not understand.
+//! NVIDIA's own load generator measures the worker over both protocols. It asks for a model's metadata, configuration
+//! and statistics before and after its requests, and stops at whatever it does not understand.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -69,10 +69,8 @@ fn odd_names_in_paths_are_told_in_json() {
     let unloaded = worker.post("/v2/repository/models/plus/unload", "");
     assert_eq!(unloaded.status, 200, "{unloaded:?}");
     let said = worker.get("/v2/models/plus").body;
-    assert!(
-        said.contains("is served here (unloaded); there are none"),
-        "{said}"
-    );
+    let words = "is served here (unloaded); there are none";
+    assert!(said.contains(words), "{said}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! A call that can't be read is its client's mistake.
 //!
-//! tonic answers INTERNAL (13) to a message that is no protobuf, is cut short, has an odd compression flag or is not there
-//! at all. A proxy in front holds 13 against the worker, so one client's damaged messages would take it from all others;
-//! it is INVALID_ARGUMENT (3) here. What the worker itself fails at carries its fault as the status' source, by which the two
-//! are told apart.
+//! tonic answers INTERNAL (13) to a message that is no protobuf, is cut short, has an odd compression flag or is not
+//! there at all. A proxy in front holds 13 against the worker, so one client's damaged messages would take it from all
+//! others; it is INVALID_ARGUMENT (3) here. What the worker itself fails at carries its fault as the status' source, by
+//! which the two are told apart.
 
 use std::error::Error as _;
 

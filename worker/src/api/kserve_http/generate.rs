@@ -1,8 +1,8 @@
 //! Triton's generate extension: a flat JSON object in, a flat one out, for whoever has no KServe client at hand.
 //!
-//! A key that is an input's name brings its elements, bare or in a list; the shape follows from the model: one row, with
-//! at most one axis that is free. A key that names nothing is ignored, as in Triton. An output of one element is bare.
-//! A model here answers once, so a stream has one event. What can't be read is 400, where Triton 2.51 says 500.
+//! A key that is an input's name brings its elements, bare or in a list; the shape follows from the model: one row,
+//! with at most one axis that is free. A key that names nothing is ignored, as in Triton. An output of one element is
+//! bare. A model here answers once, so a stream has one event. What can't be read is 400, where Triton 2.51 says 500.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The body of an infer request: JSON, and after it the bytes of the tensors that are not in it, in their order ("Binary
-//! Tensor Data Extension"). `Inference-Header-Content-Length` says where the JSON ends; 0 means that there is none, and
-//! the whole body is the one input of the model.
+//! The body of an infer request: JSON, and after it the bytes of the tensors that are not in it, in their order
+//! ("Binary Tensor Data Extension"). `Inference-Header-Content-Length` says where the JSON ends; 0 means that there is
+//! none, and the whole body is the one input of the model.
 
 use axum::http::HeaderMap;
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! `ensemble_scheduling`: a model that is made of others, step by step. What it means is checked in `ensemble.rs`, which
-//! knows the members; the text is kept so that a mistake found there is told with its line as well.
+//! `ensemble_scheduling`: a model that is made of others, step by step. What it means is checked in `ensemble.rs`,
+//! which knows the members; the text is kept so that a mistake found there is told with its line as well.
 
 use std::collections::BTreeMap;
 

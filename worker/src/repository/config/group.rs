@@ -1,9 +1,12 @@
 //! Where a model's instances run: `instance_group`, and the accelerators of `optimization`.
 //!
 //! KIND_CPU and KIND_GPU are the model's own wish and hold whatever the worker's `--device` says; KIND_AUTO and
-//! KIND_MODEL leave it to the model's `model.toml` and then to the worker. Listed cards make KIND_AUTO a KIND_GPU, as in
-//! Triton, and each listed card gets `count` instances. A card that is left out is the first: how many there are is not
-//! asked for, where Triton would take them all.
+//! KIND_MODEL leave it to the model's `model.toml` and then to the worker. Listed cards make KIND_AUTO a KIND_GPU, as
+//! in Triton, and each listed card gets `count` instances. A card that is left out is the first: how many there are is
+//! not asked for, where Triton would take them all.
+//!
+//! An accelerator without an instance on a card is ignored with a warning, as Triton takes it; which instances are on
+//! cards is known only when the model is loaded.
 //!
 //! An accelerator's `parameters` are the options of ONNX Runtime's execution provider, under its own names
 //! (`trt_engine_cache_enable`, `gpu_mem_limit`); those that Triton has a name of its own for are translated.
@@ -13,11 +16,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::at_least;
+use super::{at_least, place};
 use crate::units::Device;
 
 /// The most instances of one model: each is a thread and a session of its own.
 const INSTANCES: usize = 64;
+
+/// What is said of an accelerator that nothing is done with.
+const UNUSED: &str = "gpu_execution_accelerator is ignored: no instance computes on a card";
 
 /// One thread that runs a model, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,6 +41,8 @@ pub struct Accelerator {
     pub tensorrt: bool,
     /// Options of the execution provider.
     pub options: Vec<(String, String)>,
+    /// What is to be said where no instance is on a card; absent = it does not matter.
+    pub unused: Option<String>,
 }
 
 /// A group of instances as typed.
@@ -125,6 +133,7 @@ pub fn instances(
 /// How cards are used.
 pub fn accelerator(
     typed: TypedOptimization,
+    text: &str,
     warnings: &mut Vec<String>,
 ) -> Result<Accelerator, String> {
     let others = typed.others.keys();
@@ -136,7 +145,11 @@ pub fn accelerator(
     if !cpu.is_empty() {
         warnings.push("cpu_execution_accelerator is ignored".into());
     }
-    let mut accelerator = Accelerator::default();
+    let asked = !ours.is_empty();
+    let mut accelerator = Accelerator {
+        unused: asked.then(|| place::of_field(text, UNUSED)),
+        ..Accelerator::default()
+    };
     for TypedAccelerator { name, parameters } in ours {
         match name.as_str() {
             "tensorrt" => accelerator.tensorrt = true,

@@ -113,7 +113,7 @@ impl Typed {
             .map(|size| usize::try_from(size).map_err(|_| at_least("max_batch_size", size, 0)))
             .transpose()?;
         let instances = instances(&self.instance_group, &mut warnings)?;
-        let accelerator = accelerator(self.optimization, &mut warnings)?;
+        let accelerator = accelerator(self.optimization, text, &mut warnings)?;
         let threads = threads(&self.parameters)?;
         let batching = self.sequence_batching.as_ref().map(TypedSequence::batching);
         let limits = limits(self.dynamic_batching.or(batching), max_batch_size)?;
