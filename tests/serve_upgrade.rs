@@ -13,11 +13,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::time::Duration;
 
+use forebay::clock;
 use support::client::{Answer, Client, request};
 use support::engine::Engine;
 use support::engine::knobs::Knobs;
 use support::expect_soon;
 use support::load::Load;
+use support::manager::Manager;
 use support::prompt::{CHAT, chat, said, stream};
 use support::proxy::{Proxy, TOKEN};
 
@@ -122,6 +124,40 @@ fn a_stream_is_cut_when_drain_is_over() {
     );
     client.finish(&mut answer);
     assert!(!answer.complete);
+}
+
+/// One reload, as a service manager hears of it.
+#[track_caller]
+fn hears_of_a_reload(manager: &Manager, proxy: &Proxy) {
+    let ordered = clock::since_boot().as_micros();
+    proxy.signal("HUP");
+    let (by, said) = manager.hears();
+    let (word, at) = said.split_once("\nMONOTONIC_USEC=").unwrap();
+    let at: u128 = at.parse().unwrap();
+    assert_eq!((by, word), (proxy.pid(), "RELOADING=1"));
+    assert!((ordered..=clock::since_boot().as_micros()).contains(&at));
+    assert_eq!(manager.hears(), (proxy.pid(), "READY=1".to_owned()));
+}
+
+#[test]
+fn a_service_manager_is_told_whom_to_watch_and_a_swap_does_not_stop_the_service() {
+    let (engine, manager) = (Engine::start(), Manager::start());
+    let old = Proxy::setup()
+        .worker("w", &engine)
+        .variable("NOTIFY_SOCKET", manager.place().to_str().unwrap())
+        .start();
+    assert_eq!(manager.hears(), (old.pid(), "READY=1".to_owned()));
+    hears_of_a_reload(&manager, &old);
+    let new = swap(&old);
+    let taken_over = format!("MAINPID={}\nREADY=1", new.pid());
+    assert_eq!(manager.hears(), (new.pid(), taken_over));
+    assert!(old.wait_exit(Duration::from_secs(20)).success());
+    assert!(manager.heard_all(), "who handed over says nothing");
+    hears_of_a_reload(&manager, &new);
+    new.signal("TERM");
+    assert!(new.wait_exit(Duration::from_secs(20)).success());
+    assert_eq!(manager.hears(), (new.pid(), "STOPPING=1".to_owned()));
+    assert!(manager.heard_all());
 }
 
 #[test]

@@ -121,7 +121,9 @@ impl Caught {
             "{}: finishing open requests for at most {drain}",
             farewell.word()
         );
-        desks.notifier.stopping();
+        if farewell == Farewell::Stopped {
+            desks.notifier.stopping();
+        }
         stop.send_replace(true);
         let emptied = timeout(drain.to_duration(), farewell.empty(app, gate));
         tokio::select! {

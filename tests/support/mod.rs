@@ -16,6 +16,7 @@ pub mod h2_frames;
 pub mod listener;
 pub mod load;
 pub mod long;
+pub mod manager;
 pub mod mmdb;
 pub mod open_files;
 pub mod prompt;
