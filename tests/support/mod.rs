@@ -10,6 +10,7 @@ pub mod client;
 pub mod command;
 pub mod dns;
 pub mod engine;
+pub mod greeting;
 pub mod grpc;
 pub mod h2_client;
 pub mod h2_frames;
