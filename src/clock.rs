@@ -7,6 +7,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::time::{ClockId, clock_gettime};
+
 use crate::units::Seconds;
 
 /// `9999-12-31T23:59:59.999Z`
@@ -45,6 +47,14 @@ impl Clock {
         let far = self.start + FAR;
         self.start.checked_add(at.to_duration()).unwrap_or(far)
     }
+}
+
+/// The monotonic clock as other processes of this machine read it (`CLOCK_MONOTONIC`): for what is told to them.
+#[must_use]
+pub fn since_boot() -> Duration {
+    // This clock is always there, so it can be read.
+    let read = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    read.map(Duration::from).unwrap_or_default()
 }
 
 /// Wall time as seconds since 1970 (UTC): see above for what it is for.

@@ -99,6 +99,24 @@ fn p31_a_call_passes_with_its_message_fields_and_trailers() {
 }
 
 #[test]
+fn a_stream_that_outlasts_drain_is_told_that_the_proxy_stops() {
+    let worker = GrpcWorker::start();
+    let proxy = before(&worker)
+        .top("drain = \"300ms\"")
+        .section("[[route]]\npath = \"/other.Service/*\"")
+        .start();
+    let mut talk = Talk::open(proxy.address(), "/other.Service/ModelStreamInfer");
+    talk.say(&framed(b"whatever"));
+    proxy.signal("TERM");
+    let unavailable = "14";
+    assert_eq!(talk.ended_with(), unavailable);
+    let status = proxy.wait_exit(std::time::Duration::from_secs(5));
+    assert!(status.success(), "{}", proxy.stderr());
+    let line = &proxy.log_of(1)[0];
+    assert_eq!(line["reason"], "overloaded", "{line}");
+}
+
+#[test]
 fn p31_a_rename_changes_the_name_in_the_message_and_nothing_else() {
     let worker = GrpcWorker::start();
     let long = "n".repeat(100);

@@ -186,9 +186,16 @@ fn p21_where_files_run_out_streams_live_on_and_there_is_room_again_at_once() {
             _ => proxy.stderr().contains("Too many open files"),
         };
         expect_soon("there is no room", is_full);
-        for _ in 0..20 {
+        let (began, worked) = (Clock::start(), support::resident::worked(proxy.pid()));
+        for _ in 0..100 {
             assert!(reader.chunk(&mut answer), "the stream goes on");
         }
+        let worked = support::resident::worked(proxy.pid()) - worked;
+        let passed = began.now();
+        assert!(
+            worked.0 < passed.0 / 2.0,
+            "it worked for {worked} of {passed}"
+        );
         if files == 512 {
             // Its connection to the worker is a new one each time.
             engine.tune(|knobs| knobs.answers_per_connection = Some(1));

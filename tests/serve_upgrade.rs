@@ -13,11 +13,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::time::Duration;
 
+use forebay::clock;
+use serde_json::{Value, json};
 use support::client::{Answer, Client, request};
 use support::engine::Engine;
 use support::engine::knobs::Knobs;
 use support::expect_soon;
+use support::h2_client::H2Client;
 use support::load::Load;
+use support::manager::Manager;
 use support::prompt::{CHAT, chat, said, stream};
 use support::proxy::{Proxy, TOKEN};
 
@@ -139,6 +143,93 @@ fn a_stream_is_cut_when_drain_is_over() {
     );
     client.finish(&mut answer);
     assert!(!answer.complete);
+}
+
+/// A stream that says at its end that the proxy stops, and nothing that could be taken for the end of its answer.
+#[track_caller]
+fn says_that_the_proxy_stops(body: &str) {
+    let (_, last) = body.rsplit_once("\n\nevent: error\ndata: ").expect(body);
+    let error: Value = serde_json::from_str(last.strip_suffix("\n\n").unwrap()).unwrap();
+    assert_eq!(error["error"]["message"], "the proxy is stopping");
+    assert!(!body.contains("[DONE]") && !body.contains("message_stop"));
+}
+
+#[test]
+fn streams_that_outlast_drain_say_why_they_end() {
+    let engine = Engine::with(Knobs {
+        decode: 0.02,
+        ..Knobs::default()
+    });
+    let proxy = Proxy::setup()
+        .top("drain = \"300ms\"")
+        .worker("w", &engine)
+        .start();
+    let body = stream("on and on", 4_000);
+    let mut over_http1 = [CHAT, "/v1/messages"].map(|path| {
+        let mut client = proxy.connect();
+        client.send(&request("POST", path, &[], body.as_bytes()));
+        let head = client.head();
+        (client, head)
+    });
+    let mut over_http2 = H2Client::connect(proxy.address());
+    let mut reading = { over_http2.open("POST", CHAT, &[], body.as_bytes()) }.unwrap();
+    proxy.signal("TERM");
+    for (client, answer) in &mut over_http1 {
+        client.finish(answer);
+        assert!(!answer.complete);
+        says_that_the_proxy_stops(answer.text());
+    }
+    let mut came = Vec::new();
+    let end = loop {
+        match over_http2.piece(&mut reading) {
+            Some(Ok(piece)) => came.extend_from_slice(&piece),
+            end => break end,
+        }
+    };
+    assert!(matches!(end, Some(Err(_))), "the stream is reset");
+    says_that_the_proxy_stops(str::from_utf8(&came).unwrap());
+    let status = proxy.wait_exit(Duration::from_secs(5));
+    assert!(status.success(), "{}", proxy.stderr());
+    for line in proxy.log_of(3) {
+        assert_eq!(
+            (&line["status"], &line["reason"]),
+            (&json!(200), &json!("overloaded"))
+        );
+    }
+}
+
+/// One reload, as a service manager hears of it.
+#[track_caller]
+fn hears_of_a_reload(manager: &Manager, proxy: &Proxy) {
+    let ordered = clock::since_boot().as_micros();
+    proxy.signal("HUP");
+    let (by, said) = manager.hears();
+    let (word, at) = said.split_once("\nMONOTONIC_USEC=").unwrap();
+    let at: u128 = at.parse().unwrap();
+    assert_eq!((by, word), (proxy.pid(), "RELOADING=1"));
+    assert!((ordered..=clock::since_boot().as_micros()).contains(&at));
+    assert_eq!(manager.hears(), (proxy.pid(), "READY=1".to_owned()));
+}
+
+#[test]
+fn a_service_manager_is_told_whom_to_watch_and_a_swap_does_not_stop_the_service() {
+    let (engine, manager) = (Engine::start(), Manager::start());
+    let old = Proxy::setup()
+        .worker("w", &engine)
+        .variable("NOTIFY_SOCKET", manager.place().to_str().unwrap())
+        .start();
+    assert_eq!(manager.hears(), (old.pid(), "READY=1".to_owned()));
+    hears_of_a_reload(&manager, &old);
+    let new = swap(&old);
+    let taken_over = format!("MAINPID={}\nREADY=1", new.pid());
+    assert_eq!(manager.hears(), (new.pid(), taken_over));
+    assert!(old.wait_exit(Duration::from_secs(20)).success());
+    assert!(manager.heard_all(), "who handed over says nothing");
+    hears_of_a_reload(&manager, &new);
+    new.signal("TERM");
+    assert!(new.wait_exit(Duration::from_secs(20)).success());
+    assert_eq!(manager.hears(), (new.pid(), "STOPPING=1".to_owned()));
+    assert!(manager.heard_all());
 }
 
 #[test]

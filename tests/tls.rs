@@ -10,11 +10,15 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
 use rustls::version::{TLS12, TLS13};
 use support::client::request;
 use support::engine::Engine;
 use support::expect_soon;
+use support::greeting::{
+    EXTENDED_MASTER_SECRET, Greeting, HEARTBEAT, RENEGOTIATION_INFO, Reply, TLS_1_2,
+};
 use support::prompt::{CHAT, chat};
 use support::proxy::{Proxy, Setup};
 use support::tls::{Authority, Caller, Files, front};
@@ -79,26 +83,114 @@ fn p41_the_cipher_is_the_proxys_to_choose() {
     }
 }
 
-/// A greeting of TLS 1.1, as RFC 4346 has it.
+/// Those of TLS 1.2 that a certificate of ECDSA can have here: AES-128-GCM, AES-256-GCM and ChaCha20-Poly1305, with keys
+/// that nobody has afterwards.
+const SPOKEN: [u16; 3] = [0xc02b, 0xc02c, 0xcca9];
+
+/// SSL 3.0, TLS 1.0 and TLS 1.1, with ciphers of theirs and ours.
 #[test]
 fn p41_nothing_older_is_spoken() {
     let (authority, worker) = (Authority::new(), Engine::start());
     let proxy = listening(&authority.issue("gpu.lan"), "")
         .worker("w", &worker)
         .start();
-    let mut hello = vec![22, 3, 1, 0, 47, 1, 0, 0, 43, 3, 2];
-    hello.extend([7; 32]);
-    hello.extend([0, 0, 4, 0xc0, 0x13, 0, 0x2f, 1, 0]);
-    let mut stream = TcpStream::connect(proxy.address()).unwrap();
-    stream.write_all(&hello).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let fatal_alert = [2];
+    for version in 0x0300..TLS_1_2 {
+        let greeting = Greeting {
+            version,
+            ..Greeting::offering(&[0xc02b, 0xc009, 0xc013, 0x002f])
+        };
+        let protocol_version = Reply::Refused(70);
+        assert_eq!(
+            greeting.send(proxy.address()),
+            protocol_version,
+            "{version:x}"
+        );
+    }
+}
+
+#[test]
+fn p41_no_weak_cipher_is_spoken() {
+    let (authority, worker) = (Authority::new(), Engine::start());
+    let proxy = listening(&authority.issue("gpu.lan"), "")
+        .worker("w", &worker)
+        .start();
+    // All that was ever numbered before TLS 1.3: without a cipher, for export, RC4, DES, 3DES, CBC, static RSA, …
+    let all = [0x0000..0x0100, 0xc000..0xc100, 0xcc00..0xcd00];
+    let weak = all.into_iter().flatten();
+    let weak: Vec<u16> = weak.filter(|suite| !SPOKEN.contains(suite)).collect();
+    let handshake_failure = Reply::Refused(40);
     assert_eq!(
-        (answer[0], &answer[5..6]),
-        (21, &fatal_alert[..]),
-        "{answer:?}"
+        Greeting::offering(&weak).send(proxy.address()),
+        handshake_failure
     );
+    for spoken in SPOKEN {
+        let offered: Vec<u16> = weak.iter().copied().chain([spoken]).collect();
+        let Reply::Agreed(agreed) = Greeting::offering(&offered).send(proxy.address()) else {
+            panic!("{spoken:x} is not spoken");
+        };
+        assert_eq!(agreed.suite, spoken);
+    }
+}
+
+#[test]
+fn p41_what_weakens_a_session_is_not_agreed_to() {
+    let (authority, worker) = (Authority::new(), Engine::start());
+    let proxy = listening(&authority.issue("gpu.lan"), "")
+        .worker("w", &worker)
+        .start();
+    let with = |compressions: &[u8]| {
+        let greeting = Greeting {
+            compressions: compressions.to_vec(),
+            ..Greeting::offering(&SPOKEN)
+        };
+        greeting.send(proxy.address())
+    };
+    let deflate = 1;
+    assert!(matches!(with(&[deflate]), Reply::Refused(_)));
+    let Reply::Agreed(agreed) = with(&[deflate, 0]) else {
+        panic!("TLS 1.2 is spoken");
+    };
+    assert_eq!((agreed.version, agreed.compression), (TLS_1_2, 0));
+    assert_eq!(agreed.says(HEARTBEAT), None);
+    assert_eq!(agreed.says(EXTENDED_MASTER_SECRET), Some(&[][..]));
+    // Nobody can put a greeting of their own before it (RFC 5746 §3.6).
+    assert_eq!(agreed.says(RENEGOTIATION_INFO), Some(&[0][..]));
+    // A client that speaks TLS 1.3 sees that somebody took it away on the way (RFC 8446 §4.1.3).
+    assert!(agreed.random.ends_with(b"DOWNGRD\x01"));
+}
+
+/// Keys are not agreed on anew within a connection, which costs the server more than the client: who asks for it gets no
+/// answer, and as it has no request either, the end of its connection.
+#[test]
+fn p41_there_is_no_renegotiation() {
+    let (authority, worker) = (Authority::new(), Engine::start());
+    let proxy = listening(&authority.issue("gpu.lan"), "")
+        .section("[limits]\nheader_timeout = \"2s\"")
+        .worker("w", &worker)
+        .start();
+    let openssl = Command::new("openssl")
+        .args([
+            "s_client",
+            "-tls1_2",
+            "-connect",
+            &proxy.address().to_string(),
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut openssl) = openssl else {
+        println!("skipped: there is no openssl to ask for it");
+        return;
+    };
+    openssl.stdin.as_mut().unwrap().write_all(b"R\n").unwrap();
+    let output = openssl.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let [agreed, asked] =
+        ["Cipher is ECDHE-ECDSA-", "RENEGOTIATING"].map(|word| said.contains(word));
+    assert!(agreed && asked, "{said}");
+    assert!(!output.status.success(), "keys were agreed on anew: {said}");
 }
 
 #[test]
@@ -250,7 +342,7 @@ fn files_that_do_not_go_together_are_told_before_they_are_needed() {
             "[listen]\n{listen}\n[[worker]]\nname = \"w\"\nurl = \"http://127.0.0.1:1\"\n{worker}\n"
         );
         std::fs::write(folder.path().join("forebay.toml"), text).unwrap();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         let output = command.arg("check").current_dir(&folder).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()

@@ -3,7 +3,7 @@
 //! It holds the place on the worker until it ends, and it ends in one of three ways:
 //!
 //! - its last byte was handed over: the place is free, the exchange complete;
-//! - the worker broke it, or a timer did: the worker's connection is closed at once. An event stream then ends with
+//! - the worker broke it, or a timer did, or the end of `drain`: the worker's connection is closed at once. An event stream then ends with
 //!   `event: error` and never with a made-up end, and the body fails, which closes the client's connection (HTTP/1) or
 //!   resets its stream (HTTP/2). hyper drops what it has not flushed when a body fails, be it the event or the head: a client
 //!   that is shown no head takes the connection for one that died idle, and may send its request again. So the failure
@@ -34,7 +34,7 @@ use crate::decide::Outcome;
 use crate::facts::{Dialect, Usage, UsageScan};
 use crate::fault::{Blame, Fault, Kind};
 use crate::fleet::Lease;
-use crate::observe::Exchange;
+use crate::observe::{Cut, Exchange};
 use crate::units::Seconds;
 use crate::upstream::UpstreamBody;
 
@@ -61,6 +61,8 @@ pub(super) struct Flow {
     http2: bool,
     deadlines: Deadlines,
     alarm: Alarm,
+    /// When a stopping proxy ends it, where the client can be told.
+    cut: Option<Cut>,
     begun: Seconds,
     /// When bytes last came.
     heard: Option<Seconds>,
@@ -105,14 +107,17 @@ impl Flow {
             ends: _,
             stream,
         } = begin;
+        let tellable = streamed && tellable(&head.headers, &body);
+        let ends_with_trailers = dialect == Dialect::Grpc && http2;
         let mut flow = Box::new(Flow {
             clock,
+            cut: (tellable || ends_with_trailers).then(|| exchange.cut()),
             exchange,
             lease,
             _repeating: repeating,
             judged,
             scan: UsageScan::new(streamed),
-            tellable: streamed && tellable(&head.headers, &body),
+            tellable,
             at_border: true,
             dialect,
             stream,
@@ -192,7 +197,10 @@ impl Flow {
                 self.broke(spoilt.unwrap_or_else(lost), cx)
             }
             Poll::Pending => {
-                let fault = ready!(self.poll_timers(cx));
+                let fault = match self.poll_cut(cx) {
+                    Poll::Ready(fault) => fault,
+                    Poll::Pending => ready!(self.poll_timers(cx)),
+                };
                 self.broke(fault, cx)
             }
         }
@@ -264,6 +272,15 @@ impl Flow {
             self.exchange.attempt_ended(lease.worker(), label, now);
             lease.finish(outcome, now);
         }
+    }
+
+    /// The proxy waits no longer for what still runs.
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
+        let Some(cut) = &mut self.cut else {
+            return Poll::Pending;
+        };
+        let fault = |()| Fault::new(Kind::Overloaded, "the proxy is stopping");
+        cut.poll(cx).map(fault)
     }
 
     /// The timer that has fired.

@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use http::{HeaderValue, Method, StatusCode, Uri};
 
 use super::Observe;
+use super::cut::Cut;
 use super::decisions::Made;
 use super::ending::{AtEnd, End, Listener, Spent, Status};
 use super::names::{OTHER, RouteName};
@@ -339,6 +340,12 @@ impl Exchange {
         }
     }
 
+    /// When a stopping proxy cuts its answer.
+    #[must_use]
+    pub fn cut(&self) -> Cut {
+        self.observe.cutting.watched()
+    }
+
     /// The `Server-Timing` of an answer whose head goes out now: milliseconds in the queue, choosing, and since the
     /// request was sent to the worker.
     #[must_use]
@@ -377,7 +384,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let cutting = self.observe.cutting.load(Ordering::Acquire);
+        let cutting = self.observe.cutting.has_begun();
         let (status, reason) = self.end.told(self.status, cutting);
         let total = self.observe.clock.now() - self.started;
         self.cut_short(total);

@@ -7,6 +7,7 @@
 
 mod access_line;
 mod access_log;
+mod cut;
 pub mod decisions;
 mod ending;
 mod exchange;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Method, Uri};
 
+pub use cut::Cut;
 pub use ending::Spent;
 pub use exchange::Exchange;
 pub use metrics::{Metrics, ToldGauges, WorkerGauges};
@@ -39,6 +41,7 @@ use crate::clock::Clock;
 use crate::config::plan::LogPlan;
 use crate::units::{ModelName, WorkerId};
 use access_log::AccessLog;
+use cut::Cutting;
 use decisions::Decisions;
 
 /// The metrics, the access log and the last decisions of one proxy.
@@ -55,7 +58,7 @@ pub struct Observe {
     /// Names by [`WorkerId`], also of workers that are in the plan no more: what is remembered may be theirs.
     workers: ArcSwap<Vec<Name>>,
     live: AtomicUsize,
-    cutting: AtomicBool,
+    cutting: Cutting,
 }
 
 /// A worker's name, ready for every use.
@@ -97,7 +100,7 @@ impl Observe {
             clock,
             workers: ArcSwap::from_pointee(Name::all(workers)),
             live: AtomicUsize::new(0),
-            cutting: AtomicBool::new(false),
+            cutting: Cutting::default(),
         })
     }
 
@@ -129,9 +132,10 @@ impl Observe {
         self.live.load(Ordering::Acquire)
     }
 
-    /// From here on a request that ends without a word was cut by the stopping proxy, not left by its client.
+    /// From here on a request that ends without a word was cut by the stopping proxy, not left by its client; and streams
+    /// that can say so end now.
     pub fn cutting(&self) {
-        self.cutting.store(true, Ordering::Release);
+        self.cutting.begin();
     }
 
     /// Counts a connection that ended before a head was read whole.

@@ -90,9 +90,13 @@ impl BackgroundService for Care {
                 }
             }
             listening.notify_ready();
-            self.ready.notifier.ready();
-            if let Some(successor) = self.ready.successor.lock().take() {
-                successor.serves();
+            let successor = self.ready.successor.lock().take();
+            match successor {
+                None => self.ready.notifier.ready(),
+                Some(successor) => {
+                    self.ready.notifier.took_over();
+                    successor.serves();
+                }
             }
         };
         tokio::join!(opened, self.start(stopping));

@@ -1,10 +1,15 @@
 //! Telling the service manager how it goes: one datagram for each change, to the socket that it names.
 //!
-//! The protocol is a line `READY=1` and the like (sd_notify(3)), and needs no library. Nobody who listens is no reason
-//! to fail: whoever starts a proxy by hand has no manager.
+//! The protocol is a line `READY=1` and the like (sd_notify(3)), and needs no library. Nobody who listens is no reason to
+//! fail: whoever starts a proxy by hand has no manager.
+//!
+//! A successor is not the process that the manager watches: it says in the datagram of its `READY=1` that it is now
+//! (`MAINPID=`). The one before says nothing more: the service goes on, and its `STOPPING=1` would end it.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use crate::clock;
 
 /// The variable that names the socket.
 pub(super) const VARIABLE: &str = "NOTIFY_SOCKET";
@@ -28,9 +33,16 @@ impl Notifier {
         self.say("READY=1");
     }
 
-    /// The configuration is being read again.
+    /// Clients are listened to by this process, which took over from the one that the manager watches.
+    pub(super) fn took_over(&self) {
+        self.say(&format!("MAINPID={}\nREADY=1", std::process::id()));
+    }
+
+    /// The configuration is being read again. The time tells the manager that this came after its order
+    /// (`Type=notify-reload`).
     pub(super) fn reloading(&self) {
-        self.say("RELOADING=1");
+        let micros = clock::since_boot().as_micros();
+        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
     /// No more clients are listened to.
@@ -73,6 +85,6 @@ mod tests {
         Notifier::to(Some(&format!("@{name}"))).reloading();
         let mut room = [0; 64];
         let length = abstract_one.recv(&mut room).unwrap();
-        assert_eq!(&room[..length], b"RELOADING=1");
+        assert!(room[..length].starts_with(b"RELOADING=1\nMONOTONIC_USEC="));
     }
 }

@@ -25,12 +25,15 @@ use super::upgrade::Sockets;
 use crate::line::App;
 use crate::listener::Gate;
 
-/// The longest that cut connections may take to end, and how often that is looked at.
+/// The longest that cut connections may take to end.
 const CUT: Duration = Duration::from_millis(500);
+/// The longest that it may take those who stand in line to be told, and event streams to say that they end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// The time that answers to those who stood in line get to go out.
 const FAREWELL: Duration = Duration::from_millis(50);
 /// The time in which an idle connection may still bring a request after a successor has taken over.
 const PARTING: Duration = Duration::from_secs(2);
+/// How often it is looked whether something has come to its end.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The signals of this process, caught.
@@ -121,7 +124,9 @@ impl Caught {
             "{}: finishing open requests for at most {drain}",
             farewell.word()
         );
-        desks.notifier.stopping();
+        if farewell == Farewell::Stopped {
+            desks.notifier.stopping();
+        }
         stop.send_replace(true);
         let emptied = timeout(drain.to_duration(), farewell.empty(app, gate));
         tokio::select! {
@@ -194,27 +199,27 @@ impl Farewell {
 }
 
 /// Ends what is still open, so that it is counted and logged like every request. Who stands in line yet was promised
-/// nothing, and gets an answer that says so.
+/// nothing, and gets an answer that says so; a stream of events says so at its end.
 async fn cut(app: &App, gate: &Gate) {
     app.fleet.dismiss();
     let refused = async {
-        let mut looks = interval(LOOK);
-        while app.fleet.waiting() > 0 {
-            looks.tick().await;
-        }
+        none(|| app.fleet.waiting()).await;
         sleep(FAREWELL).await;
     };
-    let _in_time = timeout(CUT, refused).await;
+    let _in_time = timeout(LAST_WORDS, refused).await;
     app.observe.cutting();
+    let _in_time = timeout(LAST_WORDS, none(|| app.observe.live())).await;
     gate.cut();
-    let ended = async {
-        let mut looks = interval(LOOK);
-        while app.observe.live() > 0 {
-            looks.tick().await;
-        }
-    };
-    if timeout(CUT, ended).await.is_err() {
+    if timeout(CUT, none(|| app.observe.live())).await.is_err() {
         tracing::warn!(requests = app.observe.live(), "ended without a log line");
+    }
+}
+
+/// Waits until there are none.
+async fn none(count: impl Fn() -> usize) {
+    let mut looks = interval(LOOK);
+    while count() > 0 {
+        looks.tick().await;
     }
 }
 

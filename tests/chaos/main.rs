@@ -7,7 +7,8 @@
 //! for a whole one, every failure has a cause on the worker that it is laid on, every request is logged once, and when all
 //! is over nothing is left behind. A failure is accounted for by what befell that worker while the request was under way,
 //! and only by what may cause it: a killed or slow worker, a reload or a swap never is a cause (P1, P11, P12), except that a
-//! stream breaks which had begun (P2).
+//! stream breaks which had begun (P2). Beside that some clients talk over WebSockets and by gRPC (`talkers.rs`) with workers
+//! that nothing befalls, so that all of their talks have to end well but those that a swap ends, which say so.
 //!
 //! `./run chaos [SECONDS [SEED]]` runs the long one, ten minutes without arguments.
 #![expect(
@@ -24,6 +25,7 @@ mod askers;
 mod harm;
 mod plan;
 mod storm;
+mod talkers;
 mod verdict;
 
 use storm::{Seen, Weather, rage};
@@ -59,6 +61,11 @@ fn in_a_short_storm_all_holds() {
     let (seen, verdict) = judged(SHORT);
     assert!(verdict.holds(), "broken: {:?}", broken(&verdict));
     let met = |what| seen.done.contains_key(what);
+    let talks = |kind: &str| {
+        let ids = seen.talked.iter().map(|talked| &talked.id);
+        ids.filter(|id| id.starts_with(kind)).count()
+    };
+    assert!(talks("ws") > 20 && talks("grpc") > 20);
     assert!(
         met("killed") && met("reloads") && met("swaps"),
         "{:?}",

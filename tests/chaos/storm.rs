@@ -1,4 +1,4 @@
-//! The storm itself: four workers, one proxy after the other, what is done to them, and what was seen meanwhile.
+//! The storm itself: four workers that are harmed and two that are talked to, one proxy after the other, what is done to them, and what was seen meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,10 +15,13 @@ use crate::harm::{Harm, PACE};
 use crate::plan::{Deed, Question, WORKERS, deeds};
 use crate::support::engine::Engine;
 use crate::support::engine::knobs::Knobs;
+use crate::support::grpc::GrpcWorker;
 use crate::support::load::{Call, Ended, Timetable, park_until};
 use crate::support::proxy::Proxy;
 use crate::support::relay::Relay;
+use crate::support::websocket::EchoWorker;
 use crate::support::{expect_soon, wait_until};
+use crate::talkers::{MODEL, Talked, over_grpc, over_websockets};
 
 /// Requests a second of the timetable.
 const RATE: f64 = 100.0;
@@ -26,6 +29,8 @@ const RATE: f64 = 100.0;
 const CLIENTS: usize = 48;
 /// Clients that speak HTTP/2, whose numbers begin at this times their place.
 const HTTP2: [usize; 2] = [10_000_000, 20_000_000];
+/// Silences in talks over WebSockets: none, and such as a process uses that has handed over to take leave.
+const GAPS: [Seconds; 2] = [Seconds(0.0), Seconds(1.5)];
 /// How many configurations take turns.
 pub const PLANS: usize = 4;
 /// What is back at zero when all is over.
@@ -78,6 +83,10 @@ pub struct Seen {
     pub asked: Vec<(Question, Ended)>,
     /// The ids of questions whose clients left.
     pub left: Vec<String>,
+    /// What became of WebSockets and gRPC.
+    pub talked: Vec<Talked>,
+    /// From when until when one process took over from another.
+    pub swaps: Vec<(Seconds, Seconds)>,
     /// What befell workers.
     pub harmed: Vec<Harmed>,
     /// How often what was done.
@@ -110,8 +119,12 @@ pub fn rage(weather: Weather) -> Seen {
         clients: CLIENTS,
         calls: &calls,
     };
-    let (mut asked, left) = std::thread::scope(|scope| {
+    let (mut asked, left, talked) = std::thread::scope(|scope| {
         let (at, over) = (relay.address(), &over);
+        let seed = weather.seed;
+        let [brisk, slow] =
+            GAPS.map(|gap| scope.spawn(move || over_websockets(at, seed, gap, clock, over)));
+        let calls = scope.spawn(move || over_grpc(at, seed, clock, over));
         let http2 = HTTP2.map(|from| scope.spawn(move || over_http2(at, from, clock, over)));
         let leaving = scope.spawn(move || leaving_early(at, weather.seed, over));
         let ended = {
@@ -123,10 +136,14 @@ pub fn rage(weather: Weather) -> Seen {
         for client in http2 {
             asked.extend(client.join().unwrap());
         }
-        (asked, leaving.join().unwrap())
+        let talked = [brisk, slow, calls].map(|talker| talker.join().unwrap());
+        (asked, leaving.join().unwrap(), talked.concat())
     });
     asked.sort_by_key(|(_, ended)| ended.number);
-    storm.end(asked, left)
+    Seen {
+        talked,
+        ..storm.end(asked, left)
+    }
 }
 
 fn call((question, number): (&Question, u32)) -> Call {
@@ -145,6 +162,7 @@ struct Storm {
     plans: [String; PLANS],
     plan: usize,
     harmed: Vec<Harmed>,
+    swaps: Vec<(Seconds, Seconds)>,
     done: BTreeMap<&'static str, usize>,
     samples: Vec<Sample>,
 }
@@ -167,8 +185,14 @@ impl Storm {
             "[timeouts]\nfirst_byte = \"4s\"\nanswer = \"4s\"\nbetween_bytes = \"4s\"\n\
              [routing]\npolicy = \"least_time\"\n\
              [eject]\nfirst = \"500ms\"\nmax = \"2s\"\n\
-             [[route]]\npath = \"/raw/*\"",
+             [[route]]\npath = \"/raw/*\"\nworkers = [\"a\", \"b\", \"c\", \"d\"]\n\
+             [[route]]\npath = \"/talk/*\"\nworkers = [\"talk\"]",
         );
+        let (echo, grpc) = (EchoWorker::start(), GrpcWorker::start());
+        let lines = |model: &str| format!("engine = \"generic\"\nmodels = [\"{model}\"]");
+        setup = setup
+            .worker_at("talk", &echo.url(), &lines("talk"))
+            .worker_at("call", &grpc.url(), &lines(MODEL));
         for (name, engine) in WORKERS.iter().zip(&engines) {
             setup = setup.worker(name, engine);
         }
@@ -180,6 +204,7 @@ impl Storm {
             engines,
             proxies: vec![proxy],
             harmed: Vec::new(),
+            swaps: Vec::new(),
             done: BTreeMap::new(),
             samples: Vec::new(),
         }
@@ -247,12 +272,14 @@ impl Storm {
 
     fn swap(&mut self) {
         self.count("swaps");
+        let began = self.clock.now();
         let running = self.proxy();
         let successor = running.successor();
         running.signal("QUIT");
         expect_soon("the successor serves", || {
             running.serving_pid() == successor.pid() && running.stderr().contains("handed over")
         });
+        self.swaps.push((began, self.clock.now()));
         self.proxies.push(successor);
     }
 
@@ -298,6 +325,8 @@ impl Storm {
         Seen {
             asked,
             left,
+            talked: Vec::new(),
+            swaps: self.swaps,
             harmed: self.harmed,
             done: self.done,
             log: self.proxies.iter().flat_map(Proxy::log).collect(),
@@ -316,6 +345,6 @@ fn plans(first: &str) -> [String; PLANS] {
         first.to_owned(),
         first.replace("least_time", "round_robin"),
         first.replace("\"4s\"", "\"5s\""),
-        fewer.to_owned(),
+        fewer.replace(", \"d\"]", "]"),
     ]
 }

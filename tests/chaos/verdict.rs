@@ -3,17 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
+use forebay::units::Seconds;
 use serde_json::Value;
 
 use crate::harm::Harm;
 use crate::plan::{Question, WORKERS};
 use crate::storm::{Sample, Seen};
 use crate::support::load::Ended;
+use crate::talkers::{End, Talked};
 
 /// Open files of a process that nobody asks any more: its own, and connections to workers that it keeps.
 const FILES_AT_REST: f64 = 128.0;
 /// What memory may grow by, in MiB, within the second half of the last process's life.
 const GROWTH: f64 = 24.0;
+/// How long a process that handed over has connections that it accepted before.
+const LEAVE: Seconds = Seconds(1.0);
 /// Breaches that are printed of each kind.
 const SHOWN: usize = 5;
 
@@ -53,6 +57,7 @@ pub fn judge(seen: &Seen) -> Verdict {
         ("no cut answer looks whole", asked(&looks_whole)),
         ("a stream that breaks says so", asked(&breaks_silently)),
         ("every failure has a cause", unaccounted),
+        ("every talk ends as it should", talked_badly(seen)),
         ("every request is logged once", logged_once(seen)),
         ("counters are back at zero", seen.left_over.clone()),
         ("no process panics", mistakes(seen)),
@@ -172,6 +177,20 @@ fn text<'a>(line: &'a Value, key: &str) -> &'a str {
     line[key].as_str().unwrap_or_default()
 }
 
+/// Talks that ended otherwise than they should. A process that has handed over takes leave of those that it still has.
+fn talked_badly(seen: &Seen) -> Vec<String> {
+    let swapped = |talked: &Talked| {
+        let mut swaps = seen.swaps.iter();
+        swaps.any(|(from, until)| talked.over >= *from && talked.began <= *until + LEAVE)
+    };
+    let badly = seen.talked.iter().filter(|talked| match talked.end {
+        End::Well | End::Unread => false,
+        End::Stopped => !swapped(talked),
+        End::Badly(_) => true,
+    });
+    badly.map(|talked| format!("{talked:?}")).collect()
+}
+
 /// Each request that was answered, or whose client left, has one line; no line has a request that nobody sent.
 fn logged_once(seen: &Seen) -> Vec<String> {
     let mut lines: HashMap<&str, usize> = HashMap::new();
@@ -180,6 +199,10 @@ fn logged_once(seen: &Seen) -> Vec<String> {
     }
     let answered = seen.asked.iter().filter(|(_, ended)| ended.status != 0);
     let answered = answered.map(|(_, ended)| &ended.id);
+    // A talk that its client takes for unread, and so for one to be begun again, must be: it has no line.
+    let talked = seen.talked.iter();
+    let talked = talked.filter(|talked| talked.end != End::Unread);
+    let answered = answered.chain(talked.map(|talked| &talked.id));
     let read: BTreeSet<&str> = answered.chain(&seen.left).map(String::as_str).collect();
     let missing = read.iter().filter(|id| !lines.contains_key(**id));
     let missing = missing.map(|id| format!("{id} has no line"));
@@ -256,6 +279,27 @@ impl Verdict {
             .filter(|(_, ended)| ended.is_good())
             .count();
         let (asked, left) = (seen.asked.len(), seen.left.len());
+        let talks = |kind: &str| {
+            let mut talks = (0, 0, 0);
+            for talked in seen.talked.iter().filter(|one| one.id.starts_with(kind)) {
+                talks.0 += 1;
+                talks.1 += usize::from(talked.end == End::Stopped);
+                talks.2 += usize::from(talked.end == End::Unread);
+            }
+            talks
+        };
+        for (kind, name) in [("ws", "WebSockets"), ("grpc", "gRPC calls")] {
+            let (all, stopped, unread) = talks(kind);
+            row(format!("{name:<40}{all:>10}"));
+            row(format!(
+                "{:<40}{stopped:>10}",
+                "  ended by a swap, and told so"
+            ));
+            row(format!(
+                "{:<40}{unread:>10}",
+                "  not read, to be asked again"
+            ));
+        }
         row(format!("\n{:<40}{:>10}", "requests", asked + left));
         row(format!("{:<40}{good:>10}", "  answered whole"));
         row(format!("{:<40}{left:>10}", "  whose client left"));
@@ -333,13 +377,28 @@ mod tests {
         Seen {
             asked: vec![(question, ended)],
             left: vec!["y".to_owned()],
+            talked: vec![talked(End::Well)],
+            swaps: vec![(Seconds(1.0), Seconds(1.1))],
             harmed: vec![hung(1.5, 1.6)],
             done: BTreeMap::new(),
-            log: vec![json!({"id": "x", "worker": "a"}), json!({"id": "y"})],
+            log: vec![
+                json!({"id": "x", "worker": "a"}),
+                json!({"id": "y"}),
+                json!({"id": "t"}),
+            ],
             stderr: vec!["ready".to_owned()],
             exits: vec![Some(0)],
             left_over: Vec::new(),
             samples: vec![sample; 20],
+        }
+    }
+
+    fn talked(end: End) -> Talked {
+        Talked {
+            id: "t".to_owned(),
+            end,
+            began: Seconds(0.9),
+            over: Seconds(1.9),
         }
     }
 
@@ -376,6 +435,8 @@ mod tests {
         let mut seen = calm();
         times_out(&mut seen);
         assert!(judge(&seen).holds());
+        seen.talked = vec![talked(End::Stopped)];
+        assert!(judge(&seen).holds());
     }
 
     /// Negative controls: each invariant alone is broken by what it is there for.
@@ -406,6 +467,13 @@ mod tests {
         breaks("every failure has a cause", |seen| {
             times_out(seen);
             seen.log[0]["worker"] = json!("b");
+        });
+        breaks("every talk ends as it should", |seen| {
+            seen.talked = vec![talked(End::Badly("it was cut".to_owned()))];
+        });
+        breaks("every talk ends as it should", |seen| {
+            seen.talked = vec![talked(End::Stopped)];
+            seen.swaps = vec![(Seconds(2.0), Seconds(2.1))];
         });
         breaks("every request is logged once", |seen| drop(seen.log.pop()));
         breaks("every request is logged once", |seen| {

@@ -162,6 +162,11 @@ impl Talk {
     /// Ends its side; the status of the other's end.
     pub fn end(&mut self) -> String {
         self.says = None;
+        self.ended_with()
+    }
+
+    /// The status of the other's end, which comes though this side goes on.
+    pub fn ended_with(&mut self) -> String {
         self.runtime.block_on(async {
             loop {
                 let frame = self.hears.frame().await.expect("trailers").unwrap();

@@ -133,14 +133,26 @@ impl H2Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> (Answer, HeaderMap) {
-        let mut reading = self.open(method, target, headers, body).unwrap();
+        let called = self.try_call_for_trailers(method, target, headers, body);
+        called.unwrap()
+    }
+
+    /// The same, for a request whose stream may be reset.
+    pub fn try_call_for_trailers(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(Answer, HeaderMap), hyper::Error> {
+        let mut reading = self.open(method, target, headers, body)?;
         let mut answer = reading.head();
         let collected = self.runtime.block_on(reading.response.body_mut().collect());
-        let collected = collected.unwrap();
+        let collected = collected?;
         let trailers = collected.trailers().cloned().unwrap_or_default();
         answer.body = collected.to_bytes().to_vec();
         answer.complete = true;
-        (answer, trailers)
+        Ok((answer, trailers))
     }
 
     /// Sends a request whose stream may be reset before its answer has a head.

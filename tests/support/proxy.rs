@@ -211,7 +211,7 @@ impl Setup {
             .args(["serve", "--config"])
             .arg(&file)
             .env("FOREBAY_ADMIN_TOKEN", TOKEN)
-            .envs(self.environment)
+            .envs(self.environment.clone())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -229,6 +229,7 @@ impl Setup {
             },
             child: Mutex::new(child),
             folder,
+            environment: self.environment,
         };
         let listens = wait_until(super::PATIENCE, || {
             proxy.has_ended() || proxy.readiness().is_some()
@@ -275,6 +276,7 @@ pub struct Proxy {
     stderr: Arc<Mutex<Vec<String>>>,
     child: Mutex<Child>,
     folder: Arc<tempfile::TempDir>,
+    environment: Vec<(String, String)>,
 }
 
 impl Proxy {
@@ -309,13 +311,14 @@ impl Proxy {
         self.child.lock().id()
     }
 
-    /// Starts another process on its configuration and state, which waits to take over from it.
+    /// Starts another process on its configuration, state and environment, which waits to take over from it.
     #[track_caller]
     pub fn successor(&self) -> Proxy {
         let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
             .args(["serve", "--upgrade", "--config"])
             .arg(self.folder().join("forebay.toml"))
             .env("FOREBAY_ADMIN_TOKEN", TOKEN)
+            .envs(self.environment.clone())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -328,6 +331,7 @@ impl Proxy {
             stderr: lines_of(child.stderr.take().unwrap()),
             child: Mutex::new(child),
             folder: self.folder.clone(),
+            environment: self.environment.clone(),
         };
         expect_soon("the successor waits", || {
             successor.stderr().contains("waiting for the running proxy")

@@ -1,4 +1,21 @@
-//! How much memory a process has, as Linux tells it.
+//! What a process takes of memory and processors, as Linux tells it.
+
+use forebay::units::Seconds;
+
+/// Linux counts processor time in hundredths of seconds, whatever its own clock does (`USER_HZ`).
+const TICK: Seconds = Seconds(0.01);
+
+/// Processor time that this process has had.
+#[track_caller]
+pub fn worked(pid: u32) -> Seconds {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // Its name, the second field, may hold anything and ends with the last bracket.
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let ticks = fields.split(' ').skip(11).take(2);
+    TICK * ticks
+        .map(|ticks| ticks.parse::<f64>().unwrap())
+        .sum::<f64>()
+}
 
 /// Bytes of this process that are in memory now.
 #[track_caller]

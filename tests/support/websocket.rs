@@ -211,6 +211,15 @@ impl Socket {
         Socket { client }
     }
 
+    /// Asks under this id; none when it is given no WebSocket.
+    pub fn ask(mut client: Client, target: &str, id: &str) -> Option<Self> {
+        let named = format!("x-request-id: {id}\r\n\r\n");
+        let head = asking(target).replace("\r\n\r\n", &format!("\r\n{named}"));
+        client.try_send(head.as_bytes());
+        let head = client.try_head()?;
+        (head.status == 101).then_some(Socket { client })
+    }
+
     /// Sends a frame.
     #[track_caller]
     pub fn send(&mut self, opcode: u8, payload: &[u8]) -> &mut Self {

@@ -25,7 +25,7 @@ pub(super) const PROCESS: &[Row] = &[
             most: Seconds(DAY),
         },
         unset: Unset::Is("\"60s\""),
-        purpose: "The longest that a stopping process waits for open requests; it ends as soon as none is open.",
+        purpose: "The longest that a stopping process waits for open requests; it ends as soon as none is open. Streams of events that still run then end with `event: error`, other answers are cut.",
         example: "drain = \"30s\"",
         see: &["timeouts.answer"],
     },
