@@ -2,8 +2,8 @@
 //!
 //! One worker of one place, so that everybody waits, for one of two models. Either no request suits a place better than
 //! another, or they are of a thousand sessions whose beginnings the worker's cache may have, so that looking ahead has
-//! something to find. A line of each length is filled and kept so long: each round one joins and one is served, and both
-//! are timed. Prints the medians of the rounds. Serving looks at one tenant of each kind of request and
+//! something to find. A line of each length is filled and kept so long: each round one joins, is told its place and one is
+//! served, and all three are timed. Prints the medians of the rounds. Serving looks at one tenant of each kind of request and
 //! at a few requests behind it, so what it costs grows with how far these lie apart in memory.
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
@@ -99,13 +99,16 @@ impl Bench {
         }
     }
 
-    /// One more waits. How long that took.
-    fn join(&mut self) -> Duration {
+    /// One more waits. How long that took, and to find its place.
+    fn join(&mut self) -> (Duration, Duration) {
         let ask = self.ask();
         self.now += Seconds(1e-5);
         let start = Instant::now();
-        black_box(self.fleet.stand_in_line(black_box(ask), &[], self.now)).ok();
-        start.elapsed()
+        let ticket = self.fleet.stand_in_line(black_box(ask), &[], self.now);
+        let joined = start.elapsed();
+        let place = ticket.map(|ticket| self.fleet.position(ticket, self.now));
+        black_box(place).ok();
+        (joined, start.elapsed() - joined)
     }
 
     /// The place is freed, and goes to the next. How long it took to find that one and to give it the place.
@@ -128,7 +131,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn main() {
-    println!("waiting tenants sessions       join      serve   (medians)");
+    println!("waiting tenants sessions       join      place      serve   (medians)");
     for sessions in [false, true] {
         for (waiting, tenants) in LENGTHS
             .into_iter()
@@ -136,9 +139,12 @@ fn main() {
         {
             let mut bench = Bench::new(waiting, tenants, sessions);
             let rounds: Vec<_> = (0..ROUNDS).map(|_| (bench.join(), bench.serve())).collect();
-            let (joins, serves) = rounds.into_iter().unzip();
-            let (join, serve) = (median(joins), median(serves));
-            println!("{waiting:7} {tenants:7} {sessions:8} {join:>10.2?} {serve:>10.2?}");
+            let (arrivals, serves): (Vec<_>, _) = rounds.into_iter().unzip();
+            let (joins, places) = arrivals.into_iter().unzip();
+            let [join, place, serve] = [joins, places, serves].map(median);
+            println!(
+                "{waiting:7} {tenants:7} {sessions:8} {join:>10.2?} {place:>10.2?} {serve:>10.2?}"
+            );
         }
     }
 }

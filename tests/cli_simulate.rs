@@ -203,6 +203,26 @@ fn the_fleets_that_come_along_can_be_simulated() {
     assert_eq!(seen, 4);
 }
 
+/// The example of the manual: a machine that holds one of two models.
+#[test]
+fn requests_for_two_models_by_turns_stay_together_on_a_machine_that_holds_one() {
+    let folder = folder();
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fleets.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    let example = manual.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    fs::write(folder.path().join("swapping.toml"), example).unwrap();
+    let load = ["--load", "classifier", "--requests", "100", "--json"];
+    let fleet = ["--fleet", "swapping.toml", "--policy", "p2c"];
+    let said = simulate(folder.path(), &[load.as_slice(), &fleet].concat());
+    let policies = policies(&said);
+    let mean = |name: &str| {
+        let one = policies.iter().find(|one| one["policy"] == name).unwrap();
+        one["e2e_mean_s"].as_f64().unwrap()
+    };
+    assert!(mean("least_time") < mean("p2c") / 3.0, "{policies:?}");
+}
+
 #[test]
 fn whatever_is_wrong_is_2_and_says_the_way_out() {
     let folder = folder();

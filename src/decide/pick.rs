@@ -11,6 +11,11 @@
 //! that is known to be slow. Only its own work is doubted so, the way to it is not. Speeds are compared by the whole prompt, whoever has it cached: who has not is no slower
 //! for that. Only idle workers get it: what a busy one holds will tell.
 //!
+//! Nor is a belief ever exact: times scatter, and only the last of them count. Of equal workers one looks a few percent
+//! slower than another, and of a burst it then got a quarter less than its share, since all of its work and its queue are
+//! priced by that. So whoever is as fast as the fastest, as far as its samples can tell, is priced as if it were; of such
+//! equals whose price ties, one with more requests than another is not taken unless it is cheaper.
+//!
 //! 2026-11-30: believed that priors of a fast card would get everybody tried often enough. Seen with 8 clients, answers
 //! of 8 tokens in one piece and workers of 4:1, in each of 300 simulations: after the four answers of the first burst the
 //! slow one was still believed to need 15 ms a token instead of 4, since the prior says 20 and the burst made it wait. It
@@ -24,6 +29,11 @@ use crate::units::{Seconds, WorkerId};
 const TIE: f64 = 1.02;
 /// After so many samples, a worker's belief counts for half.
 const HALF_BELIEVED: f64 = 8.0;
+/// What a speed may be off after one sample, as a share of it: three standard deviations where times scatter by a tenth,
+/// which is what the slowest and the fastest of several equals may well be apart …
+const SCATTER: f64 = 0.3;
+/// … and the most samples that make that less: a line forgets the older ones.
+const REMEMBERED: u64 = 20;
 /// So many are compared when there are too many to compare all: two would take most of what there is to gain
 /// (M. Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001), a third is cheap.
 pub(super) const SAMPLE: usize = 3;
@@ -63,12 +73,26 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    /// Whether it is as fast as the fastest, as far as can be told. What is typed or believed of all is no measurement.
+    #[expect(clippy::cast_precision_loss, reason = "a number up to 20")]
+    fn is_as_fast(&self, fastest: f64) -> bool {
+        let off = match self.samples.min(REMEMBERED) {
+            0 => 0.0,
+            samples => SCATTER / (samples as f64).sqrt(),
+        };
+        self.whole <= fastest * (1.0 + off)
+    }
+
     /// Its price, less the doubt that its work is really slower than that of the fastest.
     #[expect(
         clippy::cast_precision_loss,
         reason = "doubt is gone long before 2^53 samples"
     )]
     fn doubted(&self, fastest: f64) -> f64 {
+        if self.is_as_fast(fastest) {
+            let way = self.terms.net.0;
+            return way + (self.terms.total().0 - way) * (fastest / self.whole).min(1.0);
+        }
         if self.inflight > 0 {
             // What it holds will tell; until then it need not be tried again.
             return self.terms.total().0;
@@ -120,6 +144,21 @@ fn keep_cheapest(candidates: &mut Vec<Candidate>) {
         .map(|candidate| candidate.terms.load())
         .fold(Seconds(f64::INFINITY), Seconds::min);
     candidates.retain(|candidate| candidate.terms.load() <= least);
+    keep_idlest_equals(candidates, fastest);
+}
+
+/// Of those that are as fast as the fastest, leaves out who has more requests than another and costs more.
+fn keep_idlest_equals(candidates: &mut Vec<Candidate>, fastest: f64) {
+    let equals = || candidates.iter().filter(|one| one.is_as_fast(fastest));
+    let fewest = equals().map(|one| one.inflight).min().unwrap_or_default();
+    let least = equals()
+        .filter(|one| one.inflight == fewest)
+        .map(|one| one.doubted(fastest))
+        .fold(f64::INFINITY, f64::min);
+    candidates.retain(|one| {
+        let is_behind = one.inflight > fewest && one.doubted(fastest) >= least;
+        !is_behind || !one.is_as_fast(fastest)
+    });
 }
 
 fn keep_most_owed(candidates: &mut Vec<Candidate>) {
@@ -146,6 +185,8 @@ fn keep_next(candidates: &mut Vec<Candidate>, last: Option<WorkerId>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn candidates(prices: &[f64]) -> Vec<Candidate> {
@@ -179,7 +220,7 @@ mod tests {
     #[test]
     fn each_policy_takes_what_it_says() {
         let prices = [1.01, 1.0, 1.5];
-        assert_eq!(picked(Policy::LeastTime, &prices), [0, 1]);
+        assert_eq!(picked(Policy::LeastTime, &prices), [1]);
         assert_eq!(picked(Policy::Weighted, &prices), [1]);
         assert_eq!(picked(Policy::LeastInflight, &prices), [2]);
         assert_eq!(picked(Policy::Random, &prices), [0, 1, 2]);
@@ -198,6 +239,27 @@ mod tests {
         assert_eq!(pick(&pair), 1);
         pair[0].cached = 512.0;
         assert_eq!(pick(&pair), 0);
+    }
+
+    /// Whom least time picks of two with these prices, of which each has so many requests and so many samples.
+    fn of_two(prices: [f64; 2], inflight: [u32; 2], samples: u64) -> Vec<u32> {
+        let mut pair = candidates(&prices);
+        for (candidate, inflight) in pair.iter_mut().zip(inflight) {
+            (candidate.samples, candidate.inflight) = (samples, inflight);
+        }
+        let mut rng = Rng::seeded(3);
+        let pick = |_| Policy::LeastTime.pick(&mut pair.clone(), None, &mut rng);
+        let picked: BTreeSet<u32> = (0..50).filter_map(pick).map(|one| one.worker.0).collect();
+        picked.into_iter().collect()
+    }
+
+    #[test]
+    fn equals_are_told_by_their_requests_and_others_by_their_price() {
+        assert_eq!(of_two([1.0, 1.05], [0, 0], 1_000), [0, 1]);
+        assert_eq!(of_two([1.0, 1.05], [2, 1], 1_000), [1]);
+        assert_eq!(of_two([1.0, 1.1], [2, 1], 1_000), [0]);
+        assert_eq!(of_two([1.0, 1.1], [2, 1], 4), [1], "few samples");
+        assert_eq!(of_two([1.0, 1.1], [2, 1], 0), [0], "typed");
     }
 
     /// Whether a worker that is idle and four times as slow is preferred to one with three requests waiting.

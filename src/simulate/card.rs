@@ -8,7 +8,8 @@
 //! token  = step + step_per_stream·batch                 for each of the answers in the batch
 //! ```
 //!
-//! A LoRA adapter that is not in one of the card's slots takes the time of a load, as if it were part of the prompt.
+//! A LoRA adapter that is not in one of the card's slots takes the time of a load, as if it were part of the prompt. So does
+//! a model that is not in memory, where not all of them fit.
 //!
 //! A prompt costs more the longer its context, because attention looks back at all of it; a classifier's prompts are too
 //! short for that to matter. While both go on, reading runs at 75 % and decoding at 50 % of its speed.
@@ -40,6 +41,10 @@ pub struct Card {
     pub lora_slots: u32,
     /// What bringing another one takes.
     pub lora_load: Seconds,
+    /// The most models that its memory holds; all of them when absent.
+    pub resident: Option<u32>,
+    /// What bringing another one takes.
+    pub swap: Seconds,
 }
 
 /// Every card that a fleet file may name.
@@ -78,6 +83,8 @@ const fn card(prefill: f64, step: (f64, f64), room: (u32, u32), lora: (u32, f64)
         blocks: room.1,
         lora_slots: lora.0,
         lora_load: Seconds(lora.1),
+        resident: None,
+        swap: Seconds(10.0),
     }
 }
 

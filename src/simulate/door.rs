@@ -9,7 +9,7 @@ use super::card::BLOCK;
 use super::engine::Job;
 use super::fleet::{Fleet, Member};
 use super::request::Request;
-use crate::decide::{AdapterName, Ask, Claim, Outcome, Tests, Told, Work, WorkerSpec};
+use crate::decide::{AdapterName, Ask, Claim, EngineName, Outcome, Tests, Told, Work, WorkerSpec};
 use crate::facts::{INFER, Prefix};
 use crate::units::{Length, ModelName, WorkerId};
 
@@ -22,7 +22,8 @@ const RIVALS_CAP: u32 = 1_000;
 /// What all requests of a simulation have in common.
 #[derive(Debug)]
 pub(super) struct Door {
-    model: ModelName,
+    /// The models that are asked for, by their numbers.
+    models: Vec<ModelName>,
     /// The adapters that are asked for, by their numbers.
     adapters: Vec<ModelName>,
     /// Sizes of KV memory in blocks, each with the workers that have at least that.
@@ -43,7 +44,9 @@ impl Door {
             (f64::from(size), fit.map(|(id, _)| WorkerId(id)).collect())
         });
         Door {
-            model: ModelName::new("model"),
+            models: (0..fleet.models.max(1))
+                .map(|number| ModelName::new(&format!("model-{number}")))
+                .collect(),
             adapters: adapters
                 .map(|number| ModelName::new(&format!("adapter-{number}")))
                 .collect(),
@@ -99,11 +102,32 @@ impl Door {
         self.adapters.iter().map(adapter).collect()
     }
 
+    /// The number of the model that a name stands for: an adapter's is the first.
+    pub(super) fn model(&self, model: &ModelName) -> u32 {
+        let number = self.models.iter().position(|known| known == model);
+        number
+            .and_then(|number| u32::try_from(number).ok())
+            .unwrap_or_default()
+    }
+
+    /// All models, which engines call as clients do.
+    pub(super) fn models(&self) -> Vec<EngineName> {
+        let first = &self.models[0];
+        let own = self.models.iter().map(|name| (name, name));
+        let adapters = self.adapters.iter().map(|name| (name, first));
+        let named = own.chain(adapters).map(|(client, engine)| EngineName {
+            client: client.clone(),
+            engine: engine.clone(),
+        });
+        named.collect()
+    }
+
     fn model_of(&self, request: &Request) -> &ModelName {
-        let adapter = request
-            .adapter
-            .and_then(|number| self.adapters.get(number as usize));
-        adapter.unwrap_or(&self.model)
+        if let Some(adapter) = request.adapter {
+            return &self.adapters[adapter as usize];
+        }
+        let models = u32::try_from(self.models.len()).unwrap_or(u32::MAX);
+        &self.models[request.model(models) as usize]
     }
 
     /// What a complete answer tells.
@@ -116,7 +140,7 @@ impl Door {
     }
 
     /// A worker as the proxy's configuration has it, for a policy of ours or for a rival, who neither learns from tests
-    /// nor how much a worker takes.
+    /// nor how much a worker takes, and does not know that it swaps.
     pub(super) fn spec(&self, member: &Member, is_ours: bool) -> WorkerSpec {
         let (tests, cap) = if is_ours {
             (Tests::MadeUp, member.max_inflight)
@@ -124,17 +148,14 @@ impl Door {
             (Tests::Off, Some(member.max_inflight.unwrap_or(RIVALS_CAP)))
         };
         WorkerSpec {
-            models: [&self.model]
-                .into_iter()
-                .chain(&self.adapters)
-                .cloned()
-                .collect(),
+            models: self.models.iter().chain(&self.adapters).cloned().collect(),
             tier: member.tier,
             price: member.price,
             rise: RISE,
             fall: FALL,
             tests,
             lora_slots: Some(member.card.lora_slots),
+            resident: member.card.resident.filter(|_| is_ours),
             cap,
             ..WorkerSpec::new(&member.name, RIVALS_CAP)
         }

@@ -8,6 +8,10 @@
 //! batch, requests for further adapters wait, and those behind them pass, as in vLLM. Reading begins with the load of an
 //! adapter that is not on the card.
 //!
+//! Where not all models fit into memory, a model that is not there is loaded before its prompt is read, in place of the one
+//! that was used longest ago and has no answer in the batch. While all have, whoever needs another waits, and everybody
+//! behind it too, as in Ollama.
+//!
 //! Between two events all speeds are constant, so time jumps from one to the next and nothing is stepped. Every running
 //! answer gains tokens at the same rate: one counter serves all of them, and an answer is done when the counter has grown
 //! by its length. That is also what makes an engine cheap to copy: the oracle looks ahead by running a copy.
@@ -43,6 +47,8 @@ pub struct Job {
     pub blocks: f64,
     /// The LoRA adapter that it needs.
     pub adapter: Option<u32>,
+    /// The model that it needs.
+    pub model: u32,
 }
 
 /// Something happened in an engine.
@@ -80,6 +86,7 @@ pub struct Engine {
     emitted: f64,
     blocks: f64,
     adapters: Slots,
+    models: Slots,
 }
 
 impl Engine {
@@ -97,6 +104,7 @@ impl Engine {
             emitted: 0.0,
             blocks: 0.0,
             adapters: Slots::default(),
+            models: Slots::default(),
         }
     }
 
@@ -178,7 +186,7 @@ impl Engine {
         let begins = self
             .waiting
             .get(place)
-            .is_some_and(|job| alone || fits(job));
+            .is_some_and(|job| self.has_memory_for(job.model) && (alone || fits(job)));
         self.waiting.get_mut(place).filter(|_| begins)
     }
 
@@ -200,6 +208,23 @@ impl Engine {
         used.contains(&adapter) || used.len() < self.card.lora_slots as usize
     }
 
+    /// Whether a model is in memory or can be brought there.
+    fn has_memory_for(&self, model: u32) -> bool {
+        let Some(most) = self.card.resident else {
+            return true;
+        };
+        let mut used: Vec<u32> = self.streams.iter().map(|one| one.job.model).collect();
+        used.sort_unstable();
+        used.dedup();
+        used.contains(&model) || used.len() < most as usize
+    }
+
+    /// Whether a model has to be brought into memory.
+    #[must_use]
+    pub fn lacks(&self, model: u32) -> bool {
+        self.card.resident.is_some() && !self.models.has(model)
+    }
+
     /// Begins with it.
     pub fn begin(&mut self) {
         let next = self.next_place();
@@ -208,6 +233,9 @@ impl Engine {
             let mut seconds = self.card.reads(job.work, fresh, job.cached);
             if self.is_brought(&job) {
                 seconds += self.card.lora_load;
+            }
+            if self.is_swapped(&job) {
+                seconds += self.card.swap;
             }
             self.reading = Some((job, seconds.0));
             self.blocks += job.blocks;
@@ -225,6 +253,14 @@ impl Engine {
         let most = self.card.lora_slots;
         job.adapter
             .is_some_and(|adapter| self.adapters.bring(adapter, most, in_use))
+    }
+
+    /// Whether this job's model has to be brought into memory; it is there then.
+    fn is_swapped(&mut self, job: &Job) -> bool {
+        let streams = &self.streams;
+        let in_use = |other| streams.iter().any(|stream| stream.job.model == other);
+        let most = self.card.resident;
+        most.is_some_and(|most| self.models.bring(job.model, most, in_use))
     }
 
     /// When something happens next, if nothing comes before.
@@ -281,6 +317,7 @@ impl Engine {
         let lost = lost.collect();
         self.blocks = 0.0;
         self.adapters.clear();
+        self.models.clear();
         lost
     }
 
@@ -355,6 +392,8 @@ mod tests {
         blocks: 10,
         lora_slots: 1,
         lora_load: Seconds(0.5),
+        resident: None,
+        swap: Seconds(5.0),
     };
 
     fn job(attempt: usize, work: Work, prompt: f64, output: f64) -> Job {
@@ -366,6 +405,7 @@ mod tests {
             output,
             blocks: 4.0,
             adapter: None,
+            model: 0,
         }
     }
 
@@ -528,6 +568,31 @@ mod tests {
         );
         engine.crash(Seconds(99.0));
         assert!(engine.has_free_slot());
+    }
+
+    #[test]
+    fn a_model_is_swapped_in_when_the_other_is_idle_and_who_is_behind_waits() {
+        let mut engine = Engine::idle(Card {
+            resident: Some(1),
+            prefill: 1e9,
+            ..CARD
+        });
+        let with = |attempt, model, output| Job {
+            model,
+            ..job(attempt, Work::Generate, 1.0, output)
+        };
+        for job in [with(0, 0, 101.0), with(1, 1, 1.0), with(2, 0, 1.0)] {
+            engine.push(job, Seconds::ZERO);
+        }
+        let ends: Vec<_> = run(&mut engine).into_iter().filter(|seen| seen.2).collect();
+        // Each waits for the one before it and then 5 s for its model.
+        assert_eq!(
+            ends,
+            [(6_100.0, 0, true), (11_100.0, 1, true), (16_100.0, 2, true)]
+        );
+        assert!(engine.lacks(1) && !engine.lacks(0));
+        engine.crash(Seconds(99.0));
+        assert!(engine.lacks(0));
     }
 
     #[test]

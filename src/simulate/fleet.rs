@@ -12,6 +12,8 @@ pub struct Fleet {
     pub rate: Option<f64>,
     /// How many requests.
     pub requests: Option<usize>,
+    /// The models that are asked for; every worker serves all of them.
+    pub models: u32,
     /// How many times its KV memory an engine remembers of prompts: more than one means that it keeps them in the
     /// machine's memory too, and gets them back for free.
     pub cache: f64,
@@ -141,6 +143,7 @@ mod tests {
         let fleet = Fleet {
             rate: None,
             requests: None,
+            models: 1,
             cache: 1.0,
             first_byte: Seconds(300.0),
             members: Vec::new(),
@@ -172,6 +175,7 @@ mod tests {
         let mut fleet = Fleet {
             rate: None,
             requests: None,
+            models: 1,
             cache: 1.0,
             first_byte: Seconds(300.0),
             members: ["a", "b", "c"].map(member).into(),

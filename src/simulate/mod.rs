@@ -48,7 +48,8 @@ use world::World;
 #[must_use]
 pub fn simulate(fleet: &Fleet, load: &[Request], rule: &str, seed: u64) -> Option<Vec<End>> {
     let chooser = rule::chooser(rule, fleet)?;
-    let ends = World::new(fleet, load, chooser, seed).run().into_iter();
+    let load = load::by_model(load, fleet.models);
+    let ends = World::new(fleet, &load, chooser, seed).run().into_iter();
     Some(ends.map(|end| end.unwrap_or(End::Failed)).collect())
 }
 

@@ -42,6 +42,17 @@ pub enum End {
 }
 
 impl Request {
+    /// The model that it asks for, of so many: all of a session ask for the same, and sessions take turns. Adapters are of
+    /// the first.
+    #[must_use]
+    pub fn model(&self, models: u32) -> u32 {
+        let turn = self.session % u64::from(models.max(1));
+        u32::try_from(turn)
+            .ok()
+            .filter(|_| self.adapter.is_none())
+            .unwrap_or_default()
+    }
+
     /// Blocks of KV memory that it takes when its answer is complete.
     #[must_use]
     pub fn memory(&self) -> f64 {

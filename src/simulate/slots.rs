@@ -1,4 +1,4 @@
-//! The LoRA adapters on a card: so many, and the one that was used longest ago goes first.
+//! The LoRA adapters on a card, or the models in its memory: so many, and the one that was used longest ago goes first.
 
 /// Adapters by their numbers, the latest used last.
 #[derive(Clone, Debug, Default)]

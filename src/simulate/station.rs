@@ -20,6 +20,8 @@ pub struct Station {
     pub(super) condition: Condition,
     /// From the proxy to it and back.
     pub round_trip: Seconds,
+    /// The models that it serves.
+    models: u32,
     /// Tokens of its answers that were told to the proxy.
     pub(super) told: f64,
     /// The engine's next event; earlier ones are void.
@@ -27,7 +29,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// One that has nothing to do, with a cache of so many times its KV memory.
+    /// One that has nothing to do, with a cache of so many times its KV memory, which serves one model.
     #[must_use]
     pub fn idle(member: &Member, times: f64) -> Self {
         Station {
@@ -36,9 +38,16 @@ impl Station {
             coming: Vec::new(),
             condition: Condition::Runs(1.0),
             round_trip: member.round_trip,
+            models: 1,
             told: 0.0,
             version: 0,
         }
+    }
+
+    /// The same with so many models.
+    #[must_use]
+    pub fn serving(self, models: u32) -> Self {
+        Station { models, ..self }
     }
 
     /// Half of the way to it and back.
@@ -64,12 +73,18 @@ impl Station {
             output: request.output,
             blocks: request.memory(),
             adapter: request.adapter,
+            model: request.model(self.models),
         }
     }
 
     /// Begins with the next request that may begin now, if there is one. What is remembered of its prompt, whose blocks are
-    /// asked for by its attempt, is not read again, and all of the prompt is remembered from now on.
+    /// asked for by its attempt, is not read again, and all of the prompt is remembered from now on. A model that has to be
+    /// loaded finds nothing remembered.
     pub fn begin_next<'p>(&mut self, prompt: impl FnOnce(usize) -> &'p [u64]) -> Option<Job> {
+        let model = self.engine.next_to_begin()?.model;
+        if self.engine.lacks(model) {
+            self.cache.clear();
+        }
         let next = self.engine.next_to_begin()?;
         let blocks = prompt(next.attempt);
         next.cached = tokens(self.cache.matching(blocks)).min(next.prompt);

@@ -106,6 +106,7 @@ impl<'a> World<'a> {
         for (id, member) in (0..).zip(&fleet.members) {
             state.told(WorkerId(id), Door::told(member, fleet.cache));
             state.adapts(WorkerId(id), &door.adapters());
+            state.calls(WorkerId(id), &door.models());
         }
         let case = |_: &Request| Case {
             tally: Tally::new(Permit::Everything, RetryRules::all(EXTRA)),
@@ -113,7 +114,7 @@ impl<'a> World<'a> {
             first_token: None,
             end: None,
         };
-        let station = |member| Station::idle(member, fleet.cache);
+        let station = |member| Station::idle(member, fleet.cache).serving(fleet.models);
         World {
             fleet,
             requests,

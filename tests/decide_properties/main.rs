@@ -9,6 +9,7 @@
 )]
 
 mod ahead;
+mod bursts;
 mod calibration;
 mod classes;
 mod closed_loop;

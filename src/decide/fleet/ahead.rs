@@ -30,18 +30,17 @@ impl FleetState {
         };
         let mut best = None;
         let mut most = self.roster.saves(place, &first.ask) + LEAST;
-        for (at, ticket) in behind.iter().enumerate() {
-            let Some(next) = self.line.get(*ticket) else {
-                continue;
-            };
-            let alike = next.goes_where(first);
+        for (at, next) in behind.iter().enumerate() {
             // Without a prompt that can be looked up it saves nothing: at best it has nothing to bring in.
-            let is_hopeless = alike || most >= Seconds::ZERO;
-            if is_hopeless && next.ask.prefix.blocks.is_empty() {
+            let is_hopeless = next.is_alike || most >= Seconds::ZERO;
+            if is_hopeless && !next.has_prefix {
                 continue;
             }
-            if alike || self.roster.only_place(next) == Some(place) {
-                let saves = self.roster.saves(place, &next.ask);
+            let Some(waiter) = self.line.get(next.ticket) else {
+                continue;
+            };
+            if next.is_alike || self.roster.only_place(waiter) == Some(place) {
+                let saves = self.roster.saves(place, &waiter.ask);
                 if saves > most {
                     (best, most) = (Some(at), saves);
                 }
@@ -51,7 +50,7 @@ impl FleetState {
         self.line.pass(head);
         behind[..at]
             .iter()
-            .for_each(|ticket| self.line.pass(*ticket));
-        behind[at]
+            .for_each(|passed| self.line.pass(passed.ticket));
+        behind[at].ticket
     }
 }

@@ -28,7 +28,6 @@ impl FleetState {
             tried,
             barred,
             since: now,
-            passed: 0,
         })
     }
 

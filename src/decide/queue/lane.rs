@@ -126,7 +126,7 @@ impl Own {
     pub(super) fn before(&self, own: Due, newest_first: bool) -> usize {
         let before = self.due.before(own);
         if newest_first && own.0 == NEVER {
-            let hurried = self.due.before((NEVER, Ticket(0)));
+            let hurried = self.due.before((NEVER, Ticket::FIRST));
             return hurried + self.len().saturating_sub(1 + before);
         }
         before
@@ -148,24 +148,24 @@ impl Members {
     }
 
     /// One more, of a tenant that has had so much.
-    pub(super) fn add(&mut self, waiter: &Waiter, ticket: Ticket, had: Had) {
-        self.arrived.insert(ticket);
-        self.bytes += waiter.ask.claim.bytes;
-        let tenant = waiter.ask.claim.tenant;
+    pub(super) fn add(&mut self, claim: Claim, due: Due, had: Had) {
+        let Claim { tenant, bytes, .. } = claim;
+        self.arrived.insert(due.1);
+        self.bytes += bytes;
         self.turns.insert((had, tenant));
         let own = self.tenants.entry(tenant).or_insert(Own::of(had));
-        own.due.insert((due(waiter), ticket));
-        own.arrived.insert(ticket);
+        own.due.insert(due);
+        own.arrived.insert(due.1);
     }
 
     /// One less.
-    pub(super) fn remove(&mut self, waiter: &Waiter, ticket: Ticket) {
-        self.arrived.remove(&ticket);
-        let Claim { tenant, bytes, .. } = waiter.ask.claim;
+    pub(super) fn remove(&mut self, claim: Claim, due: Due) {
+        let Claim { tenant, bytes, .. } = claim;
+        self.arrived.remove(&due.1);
         self.bytes -= bytes;
         if let Some(own) = self.tenants.get_mut(&tenant) {
-            own.due.remove((due(waiter), ticket));
-            own.arrived.remove(&ticket);
+            own.due.remove(due);
+            own.arrived.remove(&due.1);
             if own.arrived.is_empty() {
                 self.turns.remove(&(own.had, tenant));
                 self.tenants.remove(&tenant);
@@ -191,13 +191,13 @@ impl Members {
     }
 
     /// Whether a request is where it should be.
-    pub(super) fn has(&self, waiter: &Waiter, ticket: Ticket) -> bool {
-        let own = self.tenants.get(&waiter.ask.claim.tenant);
-        self.arrived.contains(&ticket)
+    pub(super) fn has(&self, claim: Claim, due: Due) -> bool {
+        let own = self.tenants.get(&claim.tenant);
+        self.arrived.contains(&due.1)
             && own.is_some_and(|own| {
-                self.turns.contains(&(own.had, waiter.ask.claim.tenant))
-                    && own.due.has((due(waiter), ticket))
-                    && own.arrived.contains(&ticket)
+                self.turns.contains(&(own.had, claim.tenant))
+                    && own.due.has(due)
+                    && own.arrived.contains(&due.1)
             })
     }
 

@@ -38,6 +38,7 @@ mod fairness;
 mod lane;
 mod ranked;
 mod view;
+mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,13 +50,23 @@ use fairness::{Accounts, Had};
 pub(super) use lane::Group;
 use lane::{Lane, Members, Own};
 pub use view::{ClassView, LineView, WaiterView};
+use waiters::Waiters;
 
 /// Of so many places one goes to a class in which somebody is old, before all others.
 const LIFTED_OF: u32 = 4;
 
-/// A place in the line.
+/// A place in the line; they are in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct Ticket {
+    number: u64,
+    /// Where its waiter is kept.
+    slot: u32,
+}
+
+impl Ticket {
+    /// None is before this one.
+    const FIRST: Ticket = Ticket { number: 0, slot: 0 };
+}
 
 /// As much waits as may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +119,6 @@ pub(super) struct Waiter {
     pub barred: Vec<WorkerId>,
     /// Since when.
     pub since: Seconds,
-    /// How often somebody behind it was served first.
-    pub passed: u32,
 }
 
 impl Waiter {
@@ -134,14 +143,13 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 pub(super) struct WaitingLine {
     rules: LineRules,
-    waiters: BTreeMap<Ticket, Waiter>,
+    waiters: Waiters,
     lanes: BTreeMap<Lane, Members>,
     /// By class.
     accounts: BTreeMap<u8, Accounts>,
     bytes: u64,
     /// Those beyond the bound that wait since it was lowered.
     lent: u64,
-    given: u64,
     /// Who had to leave for a newcomer of a higher class, and was not told yet.
     displaced: Vec<Ticket>,
     /// How fast those move who ask for the same.
@@ -168,28 +176,26 @@ impl WaitingLine {
     pub(super) fn join(&mut self, waiter: Waiter) -> Result<Ticket, LineFull> {
         let claim = waiter.claim();
         self.make_room(claim, waiter.since)?;
-        let ticket = Ticket(self.given);
-        self.given += 1;
+        let (lane, since, due) = (Lane::of(&waiter), waiter.since, lane::due(&waiter));
+        let ticket = self.waiters.add(waiter).ok_or(LineFull)?;
         self.bytes += claim.bytes;
-        let lane = Lane::of(&waiter);
         let drain = self.drains.entry(lane.group()).or_default();
-        drain.joins(waiter.since);
+        drain.joins(since);
         let had = had(&self.accounts, claim);
         let members = self.lanes.entry(lane).or_default();
-        members.add(&waiter, ticket, had);
-        self.waiters.insert(ticket, waiter);
+        members.add(claim, (due, ticket), had);
         Ok(ticket)
     }
 
     /// Gives the place up. Returns who is now next in its lane.
     pub(super) fn leave(&mut self, ticket: Ticket, now: Seconds) -> Option<Turn> {
-        let waiter = self.waiters.remove(&ticket)?;
+        let waiter = self.waiters.remove(ticket)?;
         self.bytes -= waiter.claim().bytes;
         self.lent = self.lent.min(self.beyond());
         let lane = Lane::of(&waiter);
         self.drained(&lane.group(), now);
         let members = self.lanes.get_mut(&lane)?;
-        members.remove(&waiter, ticket);
+        members.remove(waiter.claim(), (lane::due(&waiter), ticket));
         if members.is_empty() {
             self.lanes.remove(&lane);
             return None;
@@ -255,7 +261,7 @@ impl WaitingLine {
     /// that ask for the same, of each other tenant of its class as many as go before it of its own, and these. Who asks
     /// for another model, on another route or within other zones does not count.
     pub(super) fn position(&self, ticket: Ticket, now: Seconds) -> Option<usize> {
-        let waiter = self.waiters.get(&ticket)?;
+        let waiter = self.waiters.get(ticket)?;
         let (lane, tenant) = (Lane::of(waiter), waiter.claim().tenant);
         let own = (lane::due(waiter), ticket);
         let stands = |one: &Own| self.stands(lane.class, one.eldest(), now);
@@ -278,17 +284,18 @@ impl WaitingLine {
     /// The wait of this one, by how fast the line moved of late.
     pub(super) fn wait_of(&self, ticket: Ticket, now: Seconds) -> Option<Outlook> {
         let position = self.position(ticket, now)?;
-        let group = Lane::of(self.waiters.get(&ticket)?).group();
+        let group = Lane::of(self.waiters.get(ticket)?).group();
         Some(self.drains.get(&group)?.wait_for(position, now))
     }
 
     /// A worker's bounds have changed: whom a prompt is too long for is found out anew.
     pub(super) fn rearrange(&mut self, barred: impl Fn(&Ask) -> Vec<WorkerId>) {
         self.lanes.clear();
-        for (ticket, waiter) in &mut self.waiters {
+        for (ticket, waiter) in self.waiters.iter_mut() {
             waiter.barred = barred(&waiter.ask);
             let members = self.lanes.entry(Lane::of(waiter)).or_default();
-            members.add(waiter, *ticket, had(&self.accounts, waiter.claim()));
+            let (claim, due) = (waiter.claim(), lane::due(waiter));
+            members.add(claim, (due, ticket), had(&self.accounts, claim));
         }
     }
 
@@ -299,7 +306,7 @@ impl WaitingLine {
 
     /// The request behind a ticket.
     pub(super) fn get(&self, ticket: Ticket) -> Option<&Waiter> {
-        self.waiters.get(&ticket)
+        self.waiters.get(ticket)
     }
 
     /// The next of each lane, in the order in which they are to be served.
@@ -312,7 +319,7 @@ impl WaitingLine {
 
     /// What the turn of this request's lane is by now: others may have been served since it was first looked at.
     pub(super) fn turn_beside(&self, ticket: Ticket, now: Seconds) -> Option<Turn> {
-        let lane = Lane::of(self.waiters.get(&ticket)?);
+        let lane = Lane::of(self.waiters.get(ticket)?);
         self.head(&lane, self.lanes.get(&lane)?, now)
     }
 
@@ -355,8 +362,8 @@ impl WaitingLine {
     }
 
     fn has_waited(&self, ticket: Ticket, long: Seconds, now: Seconds) -> bool {
-        let waiter = self.waiters.get(&ticket);
-        waiter.is_some_and(|waiter| now - waiter.since >= long)
+        let mark = self.waiters.mark(ticket);
+        mark.is_some_and(|mark| now - mark.since >= long)
     }
 
     /// Whether lanes, waiters and bytes agree.
@@ -366,13 +373,14 @@ impl WaitingLine {
             let waiting = self.waiters.len();
             return Err(format!("{waiting} waiting, {in_lanes} in lanes"));
         }
-        let bytes: u64 = self.waiters.values().map(|one| one.claim().bytes).sum();
+        let bytes: u64 = self.waiters.iter().map(|(_, one)| one.claim().bytes).sum();
         if bytes != self.bytes || self.beyond() > self.lent {
             return Err(format!("{bytes} bytes wait, {} counted", self.bytes));
         }
-        let is_astray = |(ticket, waiter): &(&Ticket, &Waiter)| {
+        let is_astray = |(ticket, waiter): &(Ticket, &Waiter)| {
             let members = self.lanes.get(&Lane::of(waiter));
-            !members.is_some_and(|members| members.has(waiter, **ticket))
+            let due = (lane::due(waiter), *ticket);
+            !members.is_some_and(|members| members.has(waiter.claim(), due))
         };
         match self.waiters.iter().find(is_astray) {
             Some((ticket, _)) => Err(format!("{ticket:?} is in no lane")),
@@ -387,5 +395,7 @@ fn had(accounts: &BTreeMap<u8, Accounts>, claim: Claim) -> Had {
     accounts.map_or(Had::NOTHING, |accounts| accounts.had(claim.tenant))
 }
 
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests;

@@ -88,13 +88,17 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
+    fn ticket(number: u64) -> Ticket {
+        Ticket { number, slot: 0 }
+    }
+
     #[test]
     fn it_is_a_set_that_knows_places() {
         for seed in 0..8 {
             let mut rng = Rng::seeded(seed);
             let (mut ranked, mut set) = (Ranked::default(), BTreeSet::new());
             for round in 0..4_000 {
-                let due = (rng.below(40) as u64, Ticket(rng.below(100) as u64));
+                let due = (rng.below(40) as u64, ticket(rng.below(100) as u64));
                 // It grows, and then shrinks to nothing.
                 if rng.below(4_000) > round {
                     ranked.insert(due);

@@ -27,7 +27,6 @@ fn waiter(ask: Ask, tried: &[WorkerId], since: f64) -> Waiter {
         tried: tried.to_vec(),
         barred: Vec::new(),
         since: Seconds(since),
-        passed: 0,
     }
 }
 
@@ -199,8 +198,9 @@ fn nobody_leaves_a_full_line_when_that_would_not_make_enough_room() {
 #[test]
 fn a_ticket_in_no_lane_and_bytes_that_are_not_there_are_noticed() {
     let mut line = WaitingLine::default();
-    let ticket = join(&mut line, ask("a"), 1.0);
-    line.waiters.insert(ticket, waiter(ask("b"), &[], 1.0));
+    join(&mut line, ask("a"), 1.0);
+    line.waiters.add(waiter(ask("b"), &[], 1.0));
+    line.waiters.remove(Ticket::FIRST);
     assert!(line.check().is_err());
     line.lanes.clear();
     assert!(line.check().is_err());

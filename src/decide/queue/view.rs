@@ -52,7 +52,7 @@ impl WaitingLine {
         let mut classes: BTreeMap<u8, ClassView> = BTreeMap::new();
         for (lane, members) in &self.lanes {
             let eldest = members.eldest();
-            let since = eldest.and_then(|eldest| Some(self.waiters.get(&eldest)?.since));
+            let since = eldest.and_then(|eldest| Some(self.waiters.mark(eldest)?.since));
             let class = classes.entry(lane.class).or_default();
             class.depth += members.len();
             class.oldest = since.map_or(class.oldest, |since| class.oldest.max(now - since));
@@ -73,7 +73,7 @@ impl WaitingLine {
         }
         let waiters = self.waiters.iter();
         let mut order: Vec<_> = waiters
-            .map(|(ticket, waiter)| (waiter.claim().class, *ticket))
+            .map(|(ticket, waiter)| (waiter.claim().class, ticket))
             .collect();
         order.sort_unstable();
         order.truncate(most);

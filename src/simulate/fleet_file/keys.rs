@@ -20,7 +20,7 @@ pub(super) struct Key {
 const HOUR: f64 = 3_600.0;
 
 /// Every key.
-pub(super) const KEYS: [Key; 31] = [
+pub(super) const KEYS: [Key; 34] = [
     number(
         "",
         "rate",
@@ -34,6 +34,13 @@ pub(super) const KEYS: [Key; 31] = [
         1e7,
         "a whole number from 1 to 10000000",
         "requests = 12000",
+    ),
+    count(
+        "",
+        "models",
+        100.0,
+        "a whole number from 1 to 100",
+        "models = 2",
     ),
     number(
         "",
@@ -112,6 +119,14 @@ pub(super) const KEYS: [Key; 31] = [
         "lora_slots = 8",
     ),
     span("worker", "lora_load", (0.0, HOUR), "lora_load = \"400ms\""),
+    count(
+        "worker",
+        "resident",
+        1_024.0,
+        "a whole number from 1 to 1024",
+        "resident = 1",
+    ),
+    span("worker", "swap", (0.0, HOUR), "swap = \"10s\""),
     Key {
         whole: true,
         ..number(
@@ -204,4 +219,46 @@ const fn span(
 ) -> Key {
     let allowed = "a number with its unit ms, s, m, h or d, as in \"1.5s\"";
     number(table, name, range, allowed, example)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANUAL: &str = include_str!("../../../docs/fleets.md");
+
+    /// The part of the manual that tells of a table.
+    fn told(table: &str) -> &'static str {
+        let heading = match table {
+            "" => "## At the top".to_owned(),
+            table => format!("## `[[{table}]]`"),
+        };
+        let (_, rest) = MANUAL.split_once(&heading).expect(&heading);
+        rest.split("\n## ").next().unwrap()
+    }
+
+    #[test]
+    fn the_manual_tells_every_key_where_it_stands_and_no_other() {
+        for key in &KEYS {
+            let row = format!("`{}`", key.name);
+            let tells =
+                |line: &str| line.starts_with("| ") && line[..30.min(line.len())].contains(&row);
+            assert!(
+                told(key.table).lines().any(tells),
+                "{}.{}",
+                key.table,
+                key.name
+            );
+        }
+        for table in ["", "region", "worker", "fault"] {
+            let rows = told(table).lines().filter(|line| line.starts_with("| `"));
+            let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split(", "));
+            for name in names.map(|name| name.trim().trim_matches('`')) {
+                let is_key = KEYS
+                    .iter()
+                    .any(|key| (key.table, key.name) == (table, name));
+                assert!(is_key, "{table}.{name} is no key");
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //! ```toml
 //! rate = 2.0                     # requests a second, unless --rate says otherwise
 //! requests = 12000               # how many, unless --requests says otherwise
+//! models = 2                     # sessions ask for these by turns; every worker serves both
 //! cache = 8                      # prompts are remembered in 8 times the KV memory
 //! first_byte = "300s"            # how long the proxy waits for an answer to begin
 //!
@@ -16,6 +17,8 @@
 //! [[worker]]
 //! name = "h100"
 //! card = "H100"                  # prefill, step, lora_slots, lora_load, … change single figures of it
+//! resident = 1                   # models that its memory holds; another is brought in place of one in `swap`
+//! swap = "12s"
 //! tier = 0                       # a higher one is asked when nobody of a lower one is up
 //! price = 0.05                   # what a second of it is worth in seconds: routing.cost times the machine's price
 //! count = 2                      # h100-1 and h100-2, dealt over the regions unless `region` names one
@@ -96,6 +99,7 @@ pub fn added(typed: &str) -> Option<(usize, Member)> {
 fn fleet(root: &Table<'_>) -> Option<Fleet> {
     let rate = root.number("rate");
     let requests = root.number("requests");
+    let models = root.number("models").map(to_count);
     let cache = root.number("cache");
     let first_byte = root.duration("first_byte");
     let regions: Vec<Region> = root.tables("region").iter().filter_map(region).collect();
@@ -114,6 +118,7 @@ fn fleet(root: &Table<'_>) -> Option<Fleet> {
     Some(Fleet {
         rate,
         requests: requests.map(|count| to_count(count) as usize),
+        models: models.unwrap_or(1),
         cache: cache.unwrap_or(1.0),
         first_byte: first_byte.unwrap_or(Seconds(300.0)),
         members,
@@ -203,6 +208,7 @@ fn card(table: &Table<'_>) -> Option<Card> {
     let (step, beside) = (table.duration("step"), table.duration("step_per_stream"));
     let (slots, blocks) = (table.number("slots"), table.number("blocks"));
     let (lora_slots, lora_load) = (table.number("lora_slots"), table.duration("lora_load"));
+    let (resident, swap) = (table.number("resident"), table.duration("swap"));
     let card = named?;
     Some(Card {
         prefill: prefill.unwrap_or(card.prefill),
@@ -213,6 +219,8 @@ fn card(table: &Table<'_>) -> Option<Card> {
         blocks: blocks.map_or(card.blocks, to_count),
         lora_slots: lora_slots.map_or(card.lora_slots, to_count),
         lora_load: lora_load.unwrap_or(card.lora_load),
+        resident: resident.map(to_count),
+        swap: swap.unwrap_or(card.swap),
     })
 }
 

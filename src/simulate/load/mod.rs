@@ -3,6 +3,7 @@
 mod adapters;
 mod chance;
 mod classifier;
+mod models;
 mod rate;
 mod stamp;
 mod tools;
@@ -11,6 +12,7 @@ mod trace;
 pub use adapters::adapters;
 pub(super) use chance::mixed;
 pub use classifier::classifier;
+pub use models::by_model;
 pub use rate::at_rate;
 pub use tools::tools;
 pub use trace::{Flaw, parse};

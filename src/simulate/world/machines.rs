@@ -146,6 +146,7 @@ impl World<'_> {
                 output,
                 blocks: ((test.prompt + output) / BLOCK).ceil(),
                 adapter: self.door.adapter(&test.model),
+                model: self.door.model(&test.model),
             };
             self.dispatch(None, test.choice, job);
         }

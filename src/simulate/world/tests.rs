@@ -73,6 +73,33 @@ fn adapters_stay_together_while_that_is_cheaper() {
     assert!(Score::of("", load.iter().zip(&ends)).e2e_mean_s > ours * 1.5);
 }
 
+/// When the last of forty requests at once for two models by turns has its answer, on a worker that holds one of them.
+fn swapping(rule: &str) -> f64 {
+    let fleet = fleet(
+        "models = 2\n[[worker]]\nname = \"only\"\ncard = \"RTX4090\"\nresident = 1\nswap = \"5s\"\n",
+    );
+    let mut load = classifier(200.0, 40, 1);
+    for request in &mut load {
+        (request.at, request.prompt) = (Seconds(1.0), 90.0);
+    }
+    let ends = crate::simulate::simulate(&fleet, &load, rule, 1).unwrap();
+    let took = |end: &End| match end {
+        End::Answered { total, .. } => total.0,
+        End::Failed => f64::INFINITY,
+    };
+    ends.iter().map(took).fold(0.0, f64::max)
+}
+
+#[test]
+fn two_models_by_turns_cost_a_swap_each() {
+    // Forty times 15 ms of work, and the first swap is onto an empty card.
+    let ours = swapping("least_time");
+    assert!((10.0..15.0).contains(&ours), "{ours}");
+    // Negative control: who does not know of it swaps for each.
+    let theirs = swapping("p2c");
+    assert!(theirs > 150.0, "{theirs}");
+}
+
 #[test]
 fn one_request_takes_the_way_its_prompt_and_its_answer() {
     let fleet = fleet("[[worker]]\nname = \"only\"\ncard = \"RTX4090\"\n");
