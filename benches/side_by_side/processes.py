@@ -10,7 +10,8 @@ import urllib.request
 
 @contextlib.contextmanager
 def running(log, command, environment=None):
-    """A process with a session of its own, stopped at the end together with whatever it started."""
+    """A process with a session of its own, stopped at the end together with whatever it started, also where that has
+    outlived it."""
     with open(log, "w") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, env=os.environ | (environment or {}), start_new_session=True
@@ -22,7 +23,6 @@ def running(log, command, environment=None):
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, signal)
                 process.wait(5)
-                break
 
 
 def session(leader):

@@ -240,7 +240,7 @@ impl<T> Batcher<T> {
     /// Takes note of how long a batch of so many rows and so much work took.
     pub fn ran(&mut self, rows: usize, work: usize, items: usize, took: Seconds) {
         self.runs += 1;
-        if took.0 <= 0.0 || rows == 0 || items == 0 {
+        if took.0 <= 0.0 || rows == 0 || work == 0 || items == 0 {
             return;
         }
         let rate = &mut self.rates[size_of(rows)];

@@ -280,7 +280,8 @@ impl Model {
         request: InferRequest,
         count: &mut Count,
     ) -> Result<Vec<Output>, Fault> {
-        let inputs = validate::inputs(&self.signature, request.inputs)?;
+        let may_be_empty = |axis| self.may_be_empty(axis);
+        let inputs = validate::inputs(&self.signature, request.inputs, may_be_empty)?;
         let wanted = validate::outputs(&self.signature, request.outputs, request.form)?;
         validate::rows(self.most_rows, &inputs)?;
         let task = Task {
@@ -343,6 +344,12 @@ impl Model {
             tensor,
             binary,
         })
+    }
+
+    /// Whether an axis may have no elements. A decoder's cache has none before the first token, and what a graph makes of
+    /// that is its own to tell; built-in steps need some, and so does everything that counts rows.
+    fn may_be_empty(&self, axis: usize) -> bool {
+        self.platform.backend == "onnxruntime" && (axis > 0 || !self.has_rows())
     }
 
     /// Whether the first axis of its tensors counts rows that have nothing to do with each other.

@@ -197,7 +197,8 @@ async fn config(State(app): State<Arc<App>>, Path(target): Path<Target>) -> Resp
     done(found.map(|model| super::json(&complete(&model))))
 }
 
-/// The configuration as the model is served by it: what its file leaves out comes from the graph.
+/// The configuration as the model is served by it: what its file leaves out comes from the graph, or is what is
+/// done without it; Triton's clients read these fields unasked.
 pub fn complete(model: &Model) -> Value {
     let mut document = model.document.clone();
     let batched = model.has_rows();
@@ -205,6 +206,12 @@ pub fn complete(model: &Model) -> Value {
     document["platform"] = json!(model.platform.name);
     document["backend"] = json!(model.platform.backend);
     document["instance_group"] = instance_groups(model);
+    if document["version_policy"].is_null() {
+        document["version_policy"] = json!({"latest": {"num_versions": 1}});
+    }
+    if model.platform.backend == "onnxruntime" && document["default_model_filename"] == "" {
+        document["default_model_filename"] = json!("model.onnx");
+    }
     document["max_batch_size"] = json!(model.most_rows.unwrap_or(if batched { 32 } else { 0 }));
     for (side, specs) in [
         ("input", &model.signature.inputs),

@@ -54,8 +54,12 @@ pub fn tensor(name: &str, shape: &[i64], elements: Elements) -> Result<Tensor, F
     Tensor::new(sizes, elements).ok_or_else(unequal)
 }
 
-/// The inputs in the model's own order.
-pub fn inputs(signature: &Signature, mut given: Vec<Named>) -> Result<Vec<Tensor>, Fault> {
+/// The inputs in the model's own order. `may_be_empty` tells of which axes, where any size goes, none is a size.
+pub fn inputs(
+    signature: &Signature,
+    mut given: Vec<Named>,
+    may_be_empty: impl Fn(usize) -> bool,
+) -> Result<Vec<Tensor>, Fault> {
     let mut sizes = BTreeMap::new();
     let mut ordered = Vec::with_capacity(signature.inputs.len());
     for spec in &signature.inputs {
@@ -73,7 +77,7 @@ pub fn inputs(signature: &Signature, mut given: Vec<Named>) -> Result<Vec<Tensor
             )));
         };
         let tensor = given.swap_remove(place).tensor;
-        check(spec, &tensor, &mut sizes)?;
+        check(spec, &tensor, &may_be_empty, &mut sizes)?;
         ordered.push(tensor);
     }
     match given.first() {
@@ -154,6 +158,7 @@ pub fn rows(most: Option<usize>, inputs: &[Tensor]) -> Result<(), Fault> {
 fn check<'a>(
     spec: &'a TensorSpec,
     tensor: &Tensor,
+    may_be_empty: &impl Fn(usize) -> bool,
     sizes: &mut BTreeMap<&'a str, usize>,
 ) -> Result<(), Fault> {
     let name = &spec.name;
@@ -179,10 +184,12 @@ fn check<'a>(
     if shape.len() != spec.axes.len() {
         return Err(misfit(""));
     }
-    for (axis, &size) in spec.axes.iter().zip(shape) {
+    for (place, (axis, &size)) in spec.axes.iter().zip(shape).enumerate() {
         match axis {
             Axis::Fixed(fixed) if *fixed != size => return Err(misfit("")),
-            Axis::Free(_) if size == 0 => return Err(misfit(", where -1 is at least 1")),
+            Axis::Free(_) if size == 0 && !may_be_empty(place) => {
+                return Err(misfit(&format!(", and at least 1 on axis {place}")));
+            }
             Axis::Free(symbol) if !symbol.is_empty() => {
                 let agreed = *sizes.entry(symbol).or_insert(size);
                 if agreed != size {
@@ -247,12 +254,12 @@ mod tests {
     }
 
     fn refusal(given: Vec<Named>) -> String {
-        inputs(&signature(), given).unwrap_err().message
+        inputs(&signature(), given, |_| false).unwrap_err().message
     }
 
     #[test]
     fn inputs_come_out_in_the_models_order() {
-        let ordered = inputs(&signature(), vec![b(&["x"]), a(&[1, 2])]).unwrap();
+        let ordered = inputs(&signature(), vec![b(&["x"]), a(&[1, 2])], |_| false).unwrap();
         assert_eq!(ordered[0].shape(), [1, 2]);
         assert_eq!(ordered[1].shape(), [1]);
     }

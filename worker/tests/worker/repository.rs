@@ -109,6 +109,21 @@ fn a_configuration_narrows_and_reshapes_what_clients_see() {
 }
 
 #[test]
+fn a_configuration_shows_also_what_its_file_leaves_out() {
+    let models = tempfile::tempdir().unwrap();
+    put(models.path(), "add", adder(1.0));
+    put(models.path(), "kept", adder(1.0));
+    configure(models.path(), "kept", "version_policy { all {} }");
+    let worker = Worker::start(models.path());
+    let config = worker.get("/v2/models/add/config").json();
+    let latest = json!({"latest": {"num_versions": 1}});
+    assert_eq!(config["version_policy"], latest);
+    assert_eq!(config["default_model_filename"], "model.onnx");
+    let config = worker.get("/v2/models/kept/config").json();
+    assert_eq!(config["version_policy"], json!({"all": {}}));
+}
+
+#[test]
 fn a_bad_model_is_named_and_stops_no_other() {
     let models = tempfile::tempdir().unwrap();
     put_plus(models.path());

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use super::infer;
 use crate::support::Worker;
-use crate::support::models::{put_embedding, put_log, put_slow, put_types, slow_request};
+use crate::support::models::{
+    configure, put, put_embedding, put_log, put_slow, put_types, slow_request,
+};
+use crate::support::onnx::{Graph, Type};
 
 #[test]
 fn every_element_type_that_json_can_carry_comes_back_as_it_went() {
@@ -109,4 +112,44 @@ fn a_scalar_answer_has_an_empty_shape() {
         .json();
     assert_eq!(answer["outputs"][0]["shape"], json!([]));
     assert_eq!(answer["outputs"][0]["data"], json!([0.0]));
+}
+
+#[test]
+fn a_decoders_cache_is_empty_before_the_first_token() {
+    let models = tempfile::tempdir().unwrap();
+    let decoder = Graph::default()
+        .node_with("Concat", &["past", "new"], &["present"], &[("axis", 1)])
+        .input("past", Type::Float, &["batch", "past", "2"])
+        .input("new", Type::Float, &["batch", "tokens", "2"])
+        .output("present", Type::Float, &["batch", "all", "2"]);
+    put(models.path(), "decoder", decoder);
+    let worker = Worker::start(models.path());
+    let step = |past: Value, size: usize| {
+        let past = json!({"name": "past", "shape": [1, size, 2], "datatype": "FP32", "data": past});
+        let new = json!({"name": "new", "shape": [1, 1, 2], "datatype": "FP32", "data": [1, 2]});
+        let answer = infer(&worker, "decoder", &json!({"inputs": [past, new]}));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()["outputs"][0].clone()
+    };
+    let first = step(json!([]), 0);
+    assert_eq!(first["shape"], json!([1, 1, 2]));
+    let second = step(first["data"].clone(), 1);
+    assert_eq!(second["data"], json!([1.0, 2.0, 1.0, 2.0]));
+}
+
+#[test]
+fn no_elements_at_all_go_through_models_without_rows() {
+    let models = tempfile::tempdir().unwrap();
+    put_types(models.path());
+    for name in ["FP32", "BYTES"] {
+        configure(models.path(), name, "max_batch_size: 0");
+    }
+    let worker = Worker::start(models.path());
+    for name in ["FP32", "BYTES"] {
+        let x = json!({"name": "x", "shape": [0], "datatype": name, "data": []});
+        let answer = infer(&worker, name, &json!({"inputs": [x]}));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let y = &answer.json()["outputs"][0];
+        assert_eq!((&y["shape"], &y["data"]), (&json!([0]), &json!([])));
+    }
 }

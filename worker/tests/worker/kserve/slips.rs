@@ -93,12 +93,12 @@ fn names_that_do_not_fit_and_rubbish_are_400_never_500() {
 }
 
 #[test]
-fn an_axis_of_nothing_is_400_with_the_tensor_its_shape_and_what_is_expected() {
+fn no_rows_are_400_with_the_tensor_its_shape_and_what_is_expected() {
     let models = tempfile::tempdir().unwrap();
     put_embedding(models.path(), "tiny", "");
     put_positions(models.path());
     let worker = Worker::start(models.path());
-    for shape in [json!([0, 0]), json!([0, 2]), json!([2, 0])] {
+    for shape in [json!([0, 0]), json!([0, 2])] {
         let input =
             |name: &str| json!({"name": name, "shape": shape, "datatype": "INT64", "data": []});
         let names = ["input_ids", "attention_mask", "token_type_ids"];
@@ -110,7 +110,7 @@ fn an_axis_of_nothing_is_400_with_the_tensor_its_shape_and_what_is_expected() {
             let said = answer.json()["error"].as_str().unwrap().to_owned();
             let shape = shape.to_string().replace(',', ", ");
             let expected = format!(
-                "input `{name}` has shape {shape}; the model takes [-1, -1], where -1 is at least 1"
+                "input `{name}` has shape {shape}; the model takes [-1, -1], and at least 1 on axis 0"
             );
             assert_eq!(said, expected);
         }
