@@ -1,15 +1,15 @@
 //! What tenants have used of their budgets: kept for the next process, and shown to the operator.
 //!
-//! `budgets.json` in the state folder is written at the end, and within a second of what has changed, so a process that is
-//! killed forgets at most a second of spending, and what its open requests would have cost. It is not forced to the disk: a
-//! machine that loses power forgets more. Entries are known again by tenant, period and what is counted; a budget that was raised or
-//! lowered goes on from what is used. One of a period that is over says nothing. A file that can't be read is said and
-//! counts as empty: a proxy that refused to start for it would cost more than a day's budget.
+//! `budgets.json` in the state folder is written at the end, and within a second of what has changed, so a process that
+//! is killed forgets at most a second of spending, and what its open requests would have cost. It is not forced to the
+//! disk: a machine that loses power forgets more. Entries are known again by tenant, period and what is counted; a
+//! budget that was raised or lowered goes on from what is used. One of a period that is over says nothing. A file that
+//! can't be read is said and counts as empty: a proxy that refused to start for it would cost more than a day's budget.
 //!
-//! A process that hands over (`serve/upgrade.rs`) writes the file a last time and goes on spending while it drains. What
-//! that comes to it leaves at its end in a file of its own, `budgets.PID.json`, and whoever runs then adds it to its own
-//! accounts within a second. A file that is added is gone first: killed just then, a process forgets it, and charges
-//! nobody twice.
+//! A process that hands over (`serve/upgrade.rs`) writes the file a last time and goes on spending while it drains.
+//! What that comes to it leaves at its end in a file of its own, `budgets.PID.json`, and whoever runs then adds it to
+//! its own accounts within a second. A file that is added is gone first: killed just then, a process forgets it, and
+//! charges nobody twice.
 
 use std::fs;
 use std::path::Path;
@@ -148,8 +148,8 @@ impl Admission {
         }
     }
 
-    /// Adds what others have left, and writes what is used, unless that is what was written last. What can't be written is
-    /// said and no more.
+    /// Adds what others have left, and writes what is used, unless that is what was written last. What can't be written
+    /// is said and no more.
     fn keep(&self, state: &Path) {
         let mut book = self.book.lock();
         if !book.is_closed && self.has_budgets() {

@@ -4,9 +4,9 @@
 //! buffers (a field is a tag and a value; of two with the same number the last counts), and the KServe v2 protocol:
 //! in every request of a model the name is field 1 (`model_name`, or `name`).
 //!
-//! Guaranteed: the model read here is the model the worker reads. A message is walked by its top-level fields and nothing
-//! is decoded; one that can't be walked to its end, or names two models, is refused. A compressed one is undone before it
-//! comes here.
+//! Guaranteed: the model read here is the model the worker reads. A message is walked by its top-level fields and
+//! nothing is decoded; one that can't be walked to its end, or names two models, is refused. A compressed one is undone
+//! before it comes here.
 
 use std::ops::Range;
 
@@ -216,15 +216,16 @@ pub fn message_prefix(length: usize) -> Option<[u8; PREFIX]> {
     Some([0, a, b, c, d])
 }
 
-/// A message with a prefix of its own, in which the name that stands there is written anew; nothing when it grows too long.
+/// A message with a prefix of its own, in which the name that stands there is written anew; nothing when it grows too
+/// long.
 #[must_use]
 pub fn renamed(message: &[u8], span: Range<usize>, name: &ModelName) -> Option<Vec<u8>> {
     let name = length_prefixed(name.as_str().as_bytes());
     framed(&[message.get(..span.start)?, &name, message.get(span.end..)?])
 }
 
-/// A field's number and wire type. A tag is 32 bits wide and fields count from 1: some readers cut what is wider down to
-/// those bits, and so see another field.
+/// A field's number and wire type. A tag is 32 bits wide and fields count from 1: some readers cut what is wider down
+/// to those bits, and so see another field.
 fn tag(message: &[u8], at: &mut usize) -> Option<(u32, u32)> {
     let tag = u32::try_from(varint(message, at)?).ok()?;
     let (number, wire) = (tag >> 3, tag & 7);

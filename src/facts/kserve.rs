@@ -1,9 +1,9 @@
-//! What a KServe v2 inference request says of itself: how much work it is, by the elements of its largest input, and how
-//! long its client waits.
+//! What a KServe v2 inference request says of itself: how much work it is, by the elements of its largest input, and
+//! how long its client waits.
 //!
-//! Sources: Open Inference Protocol, "Inference Request JSON Object"; Triton, "Schedule Policy Extension", whose `timeout`
-//! is in microseconds and unset when it is 0. With the binary tensor extension the JSON part is
-//! the first `Inference-Header-Content-Length` bytes of the body.
+//! Sources: Open Inference Protocol, "Inference Request JSON Object"; Triton, "Schedule Policy Extension", whose
+//! `timeout` is in microseconds and unset when it is 0. With the binary tensor extension the JSON part is the first
+//! `Inference-Header-Content-Length` bytes of the body.
 
 use sonic_rs::JsonValueTrait;
 

@@ -71,8 +71,8 @@ fn letters_of(json: &[u8]) -> usize {
     letters
 }
 
-/// The letters of a JSON string: its bytes, less those that continue a letter, repeat the one before, or escape. Counted
-/// in bytes over short stretches, which processors do for many at a time: every prompt comes along here.
+/// The letters of a JSON string: its bytes, less those that continue a letter, repeat the one before, or escape.
+/// Counted in bytes over short stretches, which processors do for many at a time: every prompt comes along here.
 fn letters_in(text: &[u8]) -> usize {
     let takes = |byte: u8| u8::from(byte & 0xc0 == 0x80) + u8::from(byte == b'\\');
     let Some((last, before)) = text.split_last() else {

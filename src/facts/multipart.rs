@@ -3,10 +3,11 @@
 //!
 //! Sources: RFC 7578 (form-data), RFC 2046 §5.1.1 (delimiters), RFC 9110 §5.6.6 (parameters).
 //!
-//! Guaranteed: the model read here is the model the worker reads. Where readers of forms are known to differ, the form is
-//! refused: two parts of that name, one that differs from it only in case (as in JSON), a name in an extended notation (`name*`) or with escapes, a `model` that is a file or is coded for
-//! transport, text in front of the first delimiter or behind the last, an end that is missing, a line break without its CR in a part's
-//! head. Parts of other names pass unread, and no part is copied.
+//! Guaranteed: the model read here is the model the worker reads. Where readers of forms are known to differ, the form
+//! is refused: two parts of that name, one that differs from it only in case (as in JSON), a name in an extended
+//! notation (`name*`) or with escapes, a `model` that is a file or is coded for transport, text in front of the first
+//! delimiter or behind the last, an end that is missing, a line break without its CR in a part's head. Parts of other
+//! names pass unread, and no part is copied.
 
 use std::ops::Range;
 

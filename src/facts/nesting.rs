@@ -1,15 +1,15 @@
 //! How deep a piece of JSON is nested, told before it is parsed.
 //!
-//! sonic-rs skips values by recursion and has no limit of its own: a few hundred kilobytes of `[` overflow the stack, and
-//! that ends the process with everything in it. So whatever a client or a worker wrote is measured first. The measure
-//! need not be exact where the JSON is broken (the parser refuses that, having gone no deeper than was counted here); it
-//! must never be too low. Brackets inside strings don't count, so a string that never ends hides nothing: the parser
-//! stops there too.
+//! sonic-rs skips values by recursion and has no limit of its own: a few hundred kilobytes of `[` overflow the stack,
+//! and that ends the process with everything in it. So whatever a client or a worker wrote is measured first. The
+//! measure need not be exact where the JSON is broken (the parser refuses that, having gone no deeper than was counted
+//! here); it must never be too low. Brackets inside strings don't count, so a string that never ends hides nothing: the
+//! parser stops there too.
 
 use memchr::{memchr2, memchr2_iter};
 
-/// The deepest that is parsed. sonic-rs takes some 20 KiB of stack per level where it is built without optimisation, and a
-/// thread has 2 MiB.
+/// The deepest that is parsed. sonic-rs takes some 20 KiB of stack per level where it is built without optimisation,
+/// and a thread has 2 MiB.
 pub const DEEPEST: usize = 64;
 
 /// Whether a piece of JSON is nested deeper than [`DEEPEST`].

@@ -1,7 +1,7 @@
 //! Where a body belongs by its shape, when it comes without a path: a worker's own test request, or a dry run.
 //!
-//! Each of these members is at home on one built-in path. `input` is also that of `/v1/responses`; most bodies that have
-//! it are embeddings, and whoever means the other says so.
+//! Each of these members is at home on one built-in path. `input` is also that of `/v1/responses`; most bodies that
+//! have it are embeddings, and whoever means the other says so.
 
 /// KServe's path; the model's name takes the place of `*`, as no body says it.
 pub const INFER: &str = "/v2/models/*/infer";

@@ -4,9 +4,9 @@
 //! usage says otherwise; a `usage` object in any event is read. Other answers: engines write `usage` near the end of
 //! the object, so the last few hundred bytes are kept and searched once the answer is complete. Nothing is held back
 //! and nothing is kept but those bytes. Names: OpenAI's `prompt_tokens`, `completion_tokens`,
-//! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`. Anthropic's
-//! `input_tokens` leave out what was read from the cache or written to it (its "Prompt caching", "Tracking cache
-//! performance"); here a prompt is all of it.
+//! `prompt_tokens_details.cached_tokens`; Anthropic's and the Responses API's `input_tokens`, `output_tokens`.
+//! Anthropic's `input_tokens` leave out what was read from the cache or written to it (its "Prompt caching", "Tracking
+//! cache performance"); here a prompt is all of it.
 
 use std::sync::LazyLock;
 
@@ -135,8 +135,8 @@ fn last_usage(text: &[u8]) -> Option<usize> {
     memchr::memrchr_iter(QUOTE, text).find(|at| text[*at..].starts_with(USAGE))
 }
 
-/// What a usage object says under each of the [`COUNTS`], read in one walk. Its quotes cut it into keys and what follows
-/// them: inside a JSON string they would be escaped, so nothing that a model writes can be taken for a key.
+/// What a usage object says under each of the [`COUNTS`], read in one walk. Its quotes cut it into keys and what
+/// follows them: inside a JSON string they would be escaped, so nothing that a model writes can be taken for a key.
 fn counts(object: &[u8]) -> [Option<u64>; COUNTS.len()] {
     let mut found = [None; COUNTS.len()];
     let (mut key, mut begin): (&[u8], usize) = (b"", 0);

@@ -31,7 +31,8 @@ pub(super) fn is_spoken(head: &Parts) -> bool {
     is_grpc && head.version == Version::HTTP_2
 }
 
-/// What the first message says, undone where it came compressed. A call that is no stream has no other: what stood behind it would be passed on unread.
+/// What the first message says, undone where it came compressed. A call that is no stream has no other: what stood
+/// behind it would be passed on unread.
 ///
 /// # Errors
 /// `bad_request`, `unsupported_encoding`.
