@@ -73,8 +73,8 @@ pub struct Opened<B> {
 }
 
 /// Takes note of a request. Apart from answering it, because a connection whose client leaves right behind its request
-/// never asks for the answer, and that request counts too. Boxed: it goes through many futures, which would each keep room
-/// for it and copy it.
+/// never asks for the answer, and that request counts too. Boxed: it goes through many futures, which would each keep
+/// room for it and copy it.
 pub fn open<B>(app: Arc<App>, client: Client, request: Request<B>) -> Box<Opened<B>> {
     let (head, body) = request.into_parts();
     let id = head.headers.get(X_REQUEST_ID);

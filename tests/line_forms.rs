@@ -1,5 +1,5 @@
-//! Forms (multipart/form-data), as sound and pictures are sent: `model` is read from them, and a rename changes that part
-//! and no other byte.
+//! Forms (multipart/form-data), as sound and pictures are sent: `model` is read from them, and a rename changes that
+//! part and no other byte.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

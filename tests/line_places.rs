@@ -1,5 +1,5 @@
-//! Where workers are and what they are for: zones, regions, tiers, tags, workers that come and go, and prices, over real
-//! sockets. What is decided by them in every case stands in `decide_properties`.
+//! Where workers are and what they are for: zones, regions, tiers, tags, workers that come and go, and prices, over
+//! real sockets. What is decided by them in every case stands in `decide_properties`.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,9 +1,9 @@
 //! The real proxy in front of engine-shaped workers, against the simulation of the same fleet under the same load.
 //!
-//! Workers behind real sockets take the time that the simulator's own engines take, with every card changed by one factor
-//! so that a run lasts seconds and a request still some dozens of milliseconds. The simulation has the same changed
-//! cards, and no distance. What the proxy does beside choosing (reading and hashing a prompt, learning the length of a
-//! token, relaying), and that it sees the world through sockets and timers, is what can set the two apart.
+//! Workers behind real sockets take the time that the simulator's own engines take, with every card changed by one
+//! factor so that a run lasts seconds and a request still some dozens of milliseconds. The simulation has the same
+//! changed cards, and no distance. What the proxy does beside choosing (reading and hashing a prompt, learning the
+//! length of a token, relaying), and that it sees the world through sockets and timers, is what can set the two apart.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,7 +33,8 @@ const CLIENTS: usize = 96;
 /// How far apart the means may be, on machines that do other things as well. On quiet ones it is far less
 /// (`benches/RESULTS.md`); another policy is further off than this.
 const TOLERANCE: f64 = 0.5;
-/// The most runs of which the fastest is taken, because whatever else a machine does makes a run slower and none faster.
+/// The most runs of which the fastest is taken, because whatever else a machine does makes a run slower and none
+/// faster.
 const RUNS: usize = 3;
 
 /// A fleet file with all cards so many times as fast, and next to the proxy.

@@ -1,5 +1,5 @@
-//! Keys, models and limits of tenants over real sockets: who is let in, what the others are told, and that all a request
-//! took comes back however it ends.
+//! Keys, models and limits of tenants over real sockets: who is let in, what the others are told, and that all a
+//! request took comes back however it ends.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

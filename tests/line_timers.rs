@@ -33,7 +33,8 @@ fn timed(worker: &Engine, timer: &str) -> Proxy {
 
 #[test]
 fn a_timer_that_fires_is_named_with_its_value_and_the_time_passed() {
-    // A worker may fall silent before its head or behind it; as long as nothing was passed on, it is the same to a client.
+    // A worker may fall silent before its head or behind it; as long as nothing was passed on, it is the same to a
+    // client.
     for (timer, reason, failure, body) in [
         (
             "first_byte",

@@ -1,4 +1,5 @@
-//! WebSockets through the line (promise P31): routed, named, held, and ended as either end, a timer or the operator wants.
+//! WebSockets through the line (promise P31): routed, named, held, and ended as either end, a timer or the operator
+//! wants.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -238,7 +239,7 @@ fn p13_a_tunnel_inside_a_frame_holds_nobody_up_and_is_closed_in_a_later_lull() {
     proxy.signal("TERM");
     let clock = Clock::start();
     while clock.now() < Seconds(2.0) {
-        lively.send(TEXT, b"x");
+        lively.try_send(TEXT, b"x");
         let (opcode, _) = lively.next().expect("it is heard");
         if opcode == CLOSE {
             break;
@@ -259,7 +260,8 @@ fn p13_a_tunnel_that_is_never_silent_hears_goodbye_at_the_drain_limit() {
     proxy.signal("TERM");
     // Each answer brings the next question, so that there is no lull.
     let goodbye = loop {
-        socket.send(TEXT, b"more");
+        // Nobody takes it any more when the close is under way.
+        socket.try_send(TEXT, b"more");
         let (opcode, payload) = socket.next().expect("a close frame before the end");
         if opcode == CLOSE {
             break payload;
@@ -295,8 +297,9 @@ fn closed_in_the_end(socket: &mut Socket, answers_for: Seconds) -> Option<u16> {
     while clock.now() < Seconds(20.0) {
         let (opcode, payload) = socket.next().expect("a close frame before the end");
         match opcode {
+            // The close may be under way already, and then nobody takes this any more.
             PING if clock.now() < answers_for => {
-                socket.send(PONG, &payload);
+                socket.try_send(PONG, &payload);
             }
             CLOSE => return Some(u16::from_be_bytes([payload[0], payload[1]])),
             _ => {}

@@ -526,8 +526,11 @@ fn p24_floods_end_their_own_connection_and_nothing_else() {
 
 #[test]
 fn p24_a_hundred_streams_that_nobody_reads_take_little_memory() {
+    let piece = Bytes::from(vec![b'x'; 64 << 10]);
+    let mut long = Canned::ok("");
+    long.pieces = vec![piece; 64];
     let worker = Engine::with(Knobs {
-        canned: Some(Canned::ok(&"x".repeat(4 << 20))),
+        canned: Some(long),
         ..Knobs::default()
     });
     let proxy = routed(&worker);
@@ -537,7 +540,15 @@ fn p24_a_hundred_streams_that_nobody_reads_take_little_memory() {
     for _ in 0..100 {
         frames.post("/raw/x", &[], b"x");
     }
-    expect_soon("all are answered", || worker.count() == 100);
+    expect_soon("all are asked", || worker.count() == 100);
+    let mut written = 0;
+    expect_soon("all are being answered, and stand still", || {
+        let pieces: Vec<_> = { worker.requests().iter() }
+            .map(|seen| seen.written.len())
+            .collect();
+        let last = std::mem::replace(&mut written, pieces.iter().sum());
+        pieces.iter().all(|count| *count > 1) && written == last
+    });
     let inflight = || proxy.metric("forebay_inflight", &[]);
     assert_eq!(inflight(), 100.0);
     assert_eq!(proxy.call("GET", "/health", "").status, 200);

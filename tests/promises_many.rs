@@ -1,5 +1,5 @@
-//! Promises about those who are slow, and those who are many: heads that never end (P18), clients that don't read (P19),
-//! more connections than there are files for (P21), and what one address may have.
+//! Promises about those who are slow, and those who are many: heads that never end (P18), clients that don't read
+//! (P19), more connections than there are files for (P21), and what one address may have.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -19,8 +19,8 @@ use crate::units::{Bytes as ByteCount, Seconds};
 /// Room made at once for a body that says its length; the rest when so much of it has come.
 const TRUST: usize = 1 << 20;
 
-/// How long an unwanted body is read, so that the refusal is not lost in a connection reset (RFC 9112 §9.6: a close with
-/// unread data may erase the answer before the client reads it).
+/// How long an unwanted body is read, so that the refusal is not lost in a connection reset (RFC 9112 §9.6: a close
+/// with unread data may erase the answer before the client reads it).
 const DISCARD: Duration = Duration::from_secs(1);
 
 /// Reads bodies within the limits.
@@ -212,8 +212,8 @@ impl Intake {
     /// Reads a body whole; one that came in one piece is not copied.
     ///
     /// # Errors
-    /// `body_too_large`, `overloaded` when all bodies together are too large, `request_timeout` when it comes too slowly,
-    /// `bad_request` when it is cut or badly framed.
+    /// `body_too_large`, `overloaded` when all bodies together are too large, `request_timeout` when it comes too
+    /// slowly, `bad_request` when it is cut or badly framed.
     pub async fn read<B>(&self, body: &mut Paced<B>) -> Result<Held, Fault>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -304,8 +304,8 @@ impl Intake {
         }
     }
 
-    /// Reads and forgets what a refused client is still sending, within bounds, so that the connection can be used again.
-    /// One that says it sends more than that hears the refusal at once; its connection closes, after a moment.
+    /// Reads and forgets what a refused client is still sending, within bounds, so that the connection can be used
+    /// again. One that says it sends more than that hears the refusal at once; its connection closes, after a moment.
     pub async fn discard<B>(&self, body: &mut B)
     where
         B: Body<Data = Bytes> + Unpin,

@@ -1,10 +1,10 @@
 //! The codings in which bodies and messages come compressed.
 //!
-//! gzip and deflate (RFC 9110 §8.4.1) are undone. Anything behind the end of the compressed data is refused: some readers
-//! go on there and others stop. Other codings are refused with 415, as routing would read something else than the worker
-//! does. zstd and br are among them: they look back on 8 to 16 MiB (RFC 9659, RFC 7932 §9.1) where gzip keeps 32 KiB, and
-//! that much for each body which is being undone is more than promise P34 allows. (Tried with ruzstd and
-//! brotli-decompressor: a bomb of each coding, one after the other, took 12.02 MiB where 12 are allowed.)
+//! gzip and deflate (RFC 9110 §8.4.1) are undone. Anything behind the end of the compressed data is refused: some
+//! readers go on there and others stop. Other codings are refused with 415, as routing would read something else than
+//! the worker does. zstd and br are among them: they look back on 8 to 16 MiB (RFC 9659, RFC 7932 §9.1) where gzip
+//! keeps 32 KiB, and that much for each body which is being undone is more than promise P34 allows. (Tried with ruzstd
+//! and brotli-decompressor: a bomb of each coding, one after the other, took 12.02 MiB where 12 are allowed.)
 
 use std::io::Read;
 
@@ -58,7 +58,8 @@ impl Coding {
         }
     }
 
-    /// What a head says of those of its messages that are compressed; nothing when it names no coding that is known here.
+    /// What a head says of those of its messages that are compressed; nothing when it names no coding that is known
+    /// here.
     #[must_use]
     pub fn of_messages(headers: &HeaderMap) -> Option<Self> {
         match headers.get(GRPC_ENCODING)?.as_bytes() {

@@ -1,11 +1,13 @@
 //! JSON Web Tokens in the place of keys: whoever the issuer says it is.
 //!
-//! A token is taken when a key of the set signed it, with that key's own algorithm; when it is from the issuer, for this
-//! audience, and within its time, with a minute for clocks that differ (RFC 7519, and RFC 8725 for what goes wrong with
-//! it). The keys lie in a file, which is followed as files of clients' keys are: nothing is ever fetched, so no request
-//! waits for an issuer and none can be made to ask one. What is wrong with a token is said; nothing of it is repeated.
+//! A token is taken when a key of the set signed it, with that key's own algorithm; when it is from the issuer, for
+//! this audience, and within its time, with a minute for clocks that differ (RFC 7519, and RFC 8725 for what goes wrong
+//! with it). The keys lie in a file, which is followed as files of clients' keys are: nothing is ever fetched, so no
+//! request waits for an issuer and none can be made to ask one. What is wrong with a token is said; nothing of it is
+//! repeated.
 //!
-//! A token that is good and names no tenant of ours is 403: who sent it is known, and may not come in. A bad one is 401.
+//! A token that is good and names no tenant of ours is 403: who sent it is known, and may not come in. A bad one is
+//! 401.
 //!
 //! Checking a signature takes some tens of microseconds, and is done for each request: a memory of good tokens would
 //! save them, and could keep a token alive that its set has dropped.

@@ -1,10 +1,10 @@
 //! A body at the pace at which its client sends it, which has a lower bound.
 //!
 //! A limit on silence is outwaited by a byte now and then: 32 MiB, a byte every 59 seconds, would keep their place for
-//! sixty years. So the whole counts (`limits.body_rate`): once a body was waited for as long as [`GRACE`], as many bytes
-//! must have come as that rate makes of the time; those of a second are due at its end. Silence alone has the bound of
-//! an idle connection (`limits.idle`). Only waiting counts. While nobody asks for more, because a worker takes an upload
-//! slowly, its client is not the slow one.
+//! sixty years. So the whole counts (`limits.body_rate`): once a body was waited for as long as [`GRACE`], as many
+//! bytes must have come as that rate makes of the time; those of a second are due at its end. Silence alone has the
+//! bound of an idle connection (`limits.idle`). Only waiting counts. While nobody asks for more, because a worker takes
+//! an upload slowly, its client is not the slow one.
 //!
 //! A stream of messages speaks when it has something to say: it has no rate, and silence is bounded only before its
 //! first message.

@@ -1,9 +1,9 @@
 //! The door: who asks, and whether they may come in.
 //!
-//! Without tenants nobody needs a key and nothing is read. Otherwise a key's hash is looked up in a ring of all keys. The
-//! door is swapped whole, with its ring, when another plan comes or a file of keys changes (`watched.rs`): a request sees
-//! the door before or after it, and a key that was taken out is refused from the next request on. A tenant is the same in
-//! the next plan by its name, and keeps what it has used.
+//! Without tenants nobody needs a key and nothing is read. Otherwise a key's hash is looked up in a ring of all keys.
+//! The door is swapped whole, with its ring, when another plan comes or a file of keys changes (`watched.rs`): a
+//! request sees the door before or after it, and a key that was taken out is refused from the next request on. A tenant
+//! is the same in the next plan by its name, and keeps what it has used.
 
 use std::io;
 use std::sync::Arc;
@@ -201,8 +201,8 @@ impl Admission {
         }
     }
 
-    /// Makes the door, with a ring of all keys, those of files last: no file takes a key away from the configuration, nor
-    /// one away from another file that has had it and still has.
+    /// Makes the door, with a ring of all keys, those of files last: no file takes a key away from the configuration,
+    /// nor one away from another file that has had it and still has.
     fn open(&self, tenants: Vec<Arc<Tenant>>, issuer: Option<Arc<Issuer>>, last: u32) {
         let mut ring = Ring::default();
         for tenant in &tenants {

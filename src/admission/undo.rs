@@ -1,10 +1,10 @@
 //! Bodies that come compressed: read for routing, and passed on as they came.
 //!
-//! What a body says counts toward the same limits as the body itself, so that a bomb is refused when it has grown as large
-//! as a plain body may be (promise P34).
+//! What a body says counts toward the same limits as the body itself, so that a bomb is refused when it has grown as
+//! large as a plain body may be (promise P34).
 //!
-//! A gRPC message is compressed by itself, as `grpc-encoding` says, and its flag tells whether it is (gRPC over HTTP/2).
-//! It is held to the same.
+//! A gRPC message is compressed by itself, as `grpc-encoding` says, and its flag tells whether it is (gRPC over
+//! HTTP/2). It is held to the same.
 
 use bytes::Bytes;
 
@@ -52,7 +52,8 @@ impl Intake {
         Ok(())
     }
 
-    /// What is compressed there, counted toward the limits, behind room for this much and with room for so much behind it.
+    /// What is compressed there, counted toward the limits, behind room for this much and with room for so much behind
+    /// it.
     async fn unpack(
         &self,
         counted: &mut Counted,

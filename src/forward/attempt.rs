@@ -1,8 +1,8 @@
 //! One attempt: the request goes to one worker, and its answer begins or does not.
 //!
-//! The head of an inference answer is held until its first body bytes are there. A worker that dies in between has given
-//! the client nothing yet, so the request can still be answered by another. The same holds for every answer that another
-//! worker may better, whatever its path.
+//! The head of an inference answer is held until its first body bytes are there. A worker that dies in between has
+//! given the client nothing yet, so the request can still be answered by another. The same holds for every answer that
+//! another worker may better, whatever its path.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -213,8 +213,9 @@ impl Forward {
         })
     }
 
-    /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet. As long as the
-    /// client sends an upload, the worker is not late; and when both ends of a stream are silent, nobody is to be blamed.
+    /// Waits for an answer to begin, until the first timer fires; its head came at `begun`, if it came yet. As long as
+    /// the client sends an upload, the worker is not late; and when both ends of a stream are silent, nobody is to be
+    /// blamed.
     pub(super) async fn in_time<T>(
         &self,
         deadlines: &mut Deadlines,

@@ -1,8 +1,8 @@
 //! What a worker is told of who is in front of us: `X-Forwarded-For`, `-Proto` and `-Host`.
 //!
 //! A client's own words are replaced, since anybody can invent them. Of a proxy that the operator trusts they are kept,
-//! all `X-Forwarded-*` of them, and its address is added to the list, so that the worker sees the whole way. `Forwarded`
-//! (RFC 7239) is dropped in either case: a list with a hop missing misleads.
+//! all `X-Forwarded-*` of them, and its address is added to the list, so that the worker sees the whole way.
+//! `Forwarded` (RFC 7239) is dropped in either case: a list with a hop missing misleads.
 
 use bytes::{BufMut, BytesMut};
 use http::header::HOST;

@@ -1,7 +1,7 @@
 //! Where one WebSocket frame ends and the next begins (RFC 6455 §5.2), told in passing.
 //!
-//! A tunnel passes bytes and keeps none, but a close of our own may stand only between two frames. So the heads of frames
-//! are followed as they go by: their lengths, and whether one of them closes.
+//! A tunnel passes bytes and keeps none, but a close of our own may stand only between two frames. So the heads of
+//! frames are followed as they go by: their lengths, and whether one of them closes.
 
 /// Opcode of a close frame, with the bit that says it is whole.
 const CLOSE: u8 = 0x88;

@@ -1,14 +1,14 @@
 //! Telling a client that it still waits.
 //!
-//! A streamed request that stands in line shows its client, and every box on the way, a silent connection; some take that
-//! for a dead one. So, where the operator wants it (`queue.heartbeat`), it gets the head of an event stream after a while
-//! and then a comment line at each interval (server-sent events: a line that begins with a colon is one, and ignored),
-//! until its answer comes. The rest of the request's path does not know of it: it is a future that this one drives, first
-//! from the service and then from the answer's body. Therefore the request is still counted once, and a client that leaves
-//! drops the body, and with it the path and its place in line.
+//! A streamed request that stands in line shows its client, and every box on the way, a silent connection; some take
+//! that for a dead one. So, where the operator wants it (`queue.heartbeat`), it gets the head of an event stream after
+//! a while and then a comment line at each interval (server-sent events: a line that begins with a colon is one, and
+//! ignored), until its answer comes. The rest of the request's path does not know of it: it is a future that this one
+//! drives, first from the service and then from the answer's body. Therefore the request is still counted once, and a
+//! client that leaves drops the body, and with it the path and its place in line.
 //!
-//! The status is out by then. What turns out to be no event stream is told in one event: as `event: error` if its status
-//! says so, with the body that it would have had.
+//! The status is out by then. What turns out to be no event stream is told in one event: as `event: error` if its
+//! status says so, with the body that it would have had.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ pub struct Heart {
 }
 
 impl Heart {
-    /// The answer; or, when the request waits for longer than the interval and its client can be told, one that tells so
-    /// until the answer comes.
+    /// The answer; or, when the request waits for longer than the interval and its client can be told, one that tells
+    /// so until the answer comes.
     pub async fn answer(self, mut rest: Rest) -> Response<Relay> {
         loop {
             match timeout(self.interval.to_duration(), &mut rest).await {

@@ -19,9 +19,9 @@
 //! | the client's own stream is at fault, or neither of its ends says anything | its reason | – | no |
 //! | `timeouts.total`, `x-forebay-deadline` | `deadline` | – | no |
 //!
-//! HTTP has 4xx for requests that can't be served; gRPC's servers answer 2 or 13 also to a message that they can't read. So
-//! of two workers that answer a call so neither is blamed (`tries.rs`): else a client with one such message could have
-//! workers ejected.
+//! HTTP has 4xx for requests that can't be served; gRPC's servers answer 2 or 13 also to a message that they can't
+//! read. So of two workers that answer a call so neither is blamed (`tries.rs`): else a client with one such message
+//! could have workers ejected.
 //!
 //! Whether "yes" comes to pass is decided by `decide/retry.rs`.
 

@@ -1,7 +1,7 @@
 //! Asking a worker to tell its load with its answer, and keeping what it tells from a client that did not ask.
 //!
-//! When a worker may be asked is the fleet's to say (`fleet/load_reports.rs`). A client's own question goes to the worker
-//! as it is, and the report back to the client as it came; it is read in passing.
+//! When a worker may be asked is the fleet's to say (`fleet/load_reports.rs`). A client's own question goes to the
+//! worker as it is, and the report back to the client as it came; it is read in passing.
 
 use std::sync::Arc;
 

@@ -5,10 +5,11 @@
 //!
 //! - what never reached a worker always is, whatever its method, and at no cost;
 //! - what a worker may have read: inference on built-in paths, GET and HEAD, and routes whose `repeat` is `"safe"`, at
-//!   most `routing.retries.extra` times and until the first byte has gone to the client. Other routes repeat only what a
-//!   worker was too busy to begin; `x-forebay-retry: never` forbids all of it;
-//! - a worker that was tried is not tried again. The exception is a kept-alive connection that dies on reuse: the request
-//!   goes to the same worker on a fresh one. The worker may have read it, so that counts toward `extra` all the same.
+//!   most `routing.retries.extra` times and until the first byte has gone to the client. Other routes repeat only what
+//!   a worker was too busy to begin; `x-forebay-retry: never` forbids all of it;
+//! - a worker that was tried is not tried again. The exception is a kept-alive connection that dies on reuse: the
+//!   request goes to the same worker on a fresh one. The worker may have read it, so that counts toward `extra` all the
+//!   same.
 //!
 //! Who can't be given a place elsewhere waits in line for one. When that fails, or all is used up, the client gets the
 //! last worker's real answer if there was one (`tries`), and an error of ours otherwise.

@@ -51,8 +51,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
         }
     }
 
-    /// Ready with the length of a piece when it has passed, which is zero for a frame of ours; nothing is lost when it is
-    /// asked anew.
+    /// Ready with the length of a piece when it has passed, which is zero for a frame of ours; nothing is lost when it
+    /// is asked anew.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Gone>> {
         if self.written == self.read && self.flushed {
             let mut buf = ReadBuf::new(&mut self.piece);
@@ -92,8 +92,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
             && !self.frames.closed()
     }
 
-    /// A frame of ours, of a control frame's length, passes next. It stands where a piece would, so that nothing but its
-    /// rest can follow it.
+    /// A frame of ours, of a control frame's length, passes next. It stands where a piece would, so that nothing but
+    /// its rest can follow it.
     pub(super) fn put(&mut self, frame: &[u8]) {
         self.piece[..frame.len()].copy_from_slice(frame);
         (self.read, self.written, self.flushed) = (frame.len(), 0, false);

@@ -1,5 +1,5 @@
-//! Both directions of a tunnel, and what its ends are told by the proxy: a frame of ours may stand only between two others,
-//! so each is told when the way to it is free.
+//! Both directions of a tunnel, and what its ends are told by the proxy: a frame of ours may stand only between two
+//! others, so each is told when the way to it is free.
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;

@@ -1,13 +1,14 @@
 //! How a tenant's limit stands, on its answers: `RateLimit-Limit`, `-Remaining` and `-Reset`.
 //!
-//! Three dialects are about. OpenAI's `x-ratelimit-remaining-tokens` and its five sisters, and Anthropic's own six, belong
-//! to those services: a worker may be one of them, and its fields pass unchanged, so ours must be others. Later drafts of
-//! the IETF (from -07) put all into structured `RateLimit` and `RateLimit-Policy`, whose shape has changed with each. The
-//! three plain fields of draft-ietf-httpapi-ratelimit-headers-06 are what gateways (Envoy, Kong, APISIX) send and what
-//! clients that look at any such field read. All of them treat these as advice; `Retry-After` is what they wait by.
+//! Three dialects are about. OpenAI's `x-ratelimit-remaining-tokens` and its five sisters, and Anthropic's own six,
+//! belong to those services: a worker may be one of them, and its fields pass unchanged, so ours must be others. Later
+//! drafts of the IETF (from -07) put all into structured `RateLimit` and `RateLimit-Policy`, whose shape has changed
+//! with each. The three plain fields of draft-ietf-httpapi-ratelimit-headers-06 are what gateways (Envoy, Kong, APISIX)
+//! send and what clients that look at any such field read. All of them treat these as advice; `Retry-After` is what
+//! they wait by.
 //!
-//! On a refusal they tell of the limit that was in the way, on an answer of the one of which the least is left. An answer
-//! that has such fields of its own worker keeps them.
+//! On a refusal they tell of the limit that was in the way, on an answer of the one of which the least is left. An
+//! answer that has such fields of its own worker keeps them.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

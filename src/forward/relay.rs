@@ -77,8 +77,8 @@ pub fn response(
     Response::from_parts(head, Relay(Source::Flow(flow)))
 }
 
-/// An answer of our own that is no refusal: `fields` on top of those that every answer carries, and trailers behind the body
-/// where there are any.
+/// An answer of our own that is no refusal: `fields` on top of those that every answer carries, and trailers behind the
+/// body where there are any.
 #[must_use]
 pub fn own(
     status: StatusCode,

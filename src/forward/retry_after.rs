@@ -7,8 +7,8 @@ use http::header::RETRY_AFTER;
 
 use crate::units::Seconds;
 
-/// How long the worker asks to be left alone, if it says so; a date that is over means no time at all. The wall clock is
-/// read for dates alone.
+/// How long the worker asks to be left alone, if it says so; a date that is over means no time at all. The wall clock
+/// is read for dates alone.
 pub(super) fn retry_after(headers: &HeaderMap, wall: impl FnOnce() -> Seconds) -> Option<Seconds> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -3,10 +3,10 @@
 //!
 //! To KServe's service each message is taken whole before it goes on: its model has to be the one that the stream was
 //! routed by, or a later message would reach what the first may not; and it is renamed like the first. One that is
-//! compressed is read undone and goes on as it came, unless it is renamed. A message is bounded by `limits.body`, also in
-//! what it says, the stream by nothing; no more than one is in memory, and counts toward `limits.buffered` there. On a
-//! route a stream passes as it comes. So does an upload, bounded by `limits.body` like every body; of both only what was
-//! read before a worker was chosen is in memory.
+//! compressed is read undone and goes on as it came, unless it is renamed. A message is bounded by `limits.body`, also
+//! in what it says, the stream by nothing; no more than one is in memory, and counts toward `limits.buffered` there. On
+//! a route a stream passes as it comes. So does an upload, bounded by `limits.body` like every body; of both only what
+//! was read before a worker was chosen is in memory.
 //!
 //! What was read goes out in small pieces, since whoever takes one keeps it until it is written; until it asks for the
 //! next, that counts too. A compressed message is undone a piece at a time, and others have their turn in between.
@@ -14,8 +14,8 @@
 //! Each can be sent once. Until its first byte was taken, though, any connection may take it: a handle is cheap to
 //! clone, and all of them read the same stream.
 //!
-//! What is wrong with it ends the sending, and that looks like a worker that breaks off. So the fault is kept, and whoever
-//! meets such an end asks for it first: it is the client's to hear, and no worker's to be blamed for.
+//! What is wrong with it ends the sending, and that looks like a worker that breaks off. So the fault is kept, and
+//! whoever meets such an end asks for it first: it is the client's to hear, and no worker's to be blamed for.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -95,7 +95,8 @@ impl Sending {
         Sending::new((first.into(), counted), rest.boxed_unsync(), reads)
     }
 
-    /// What was read of a stream, and the rest of it; nothing of it is counted yet. Without a rule it passes as it comes.
+    /// What was read of a stream, and the rest of it; nothing of it is counted yet. Without a rule it passes as it
+    /// comes.
     ///
     /// # Errors
     /// `overloaded` when what was read is too much already.
@@ -153,7 +154,8 @@ impl Sending {
         !self.0.lock().ended
     }
 
-    /// Whether a worker may be waiting for more of it before it answers at all: of KServe's service it had a whole message.
+    /// Whether a worker may be waiting for more of it before it answers at all: of KServe's service it had a whole
+    /// message.
     pub(super) fn owes(&self) -> bool {
         let stream = self.0.lock();
         !stream.ended && !matches!(stream.reads, Reads::Messages { .. })

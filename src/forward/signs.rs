@@ -1,9 +1,9 @@
 //! Signs of life of a tunnel's two ends, and when to ask for one.
 //!
 //! Silence alone does not tell a quiet end from a dead one: a machine that lost its power closes nothing. Where
-//! `timeouts.ping` is on, an end that said nothing for so long is sent a ping, which a living one answers (RFC 6455 §5.5.2).
-//! Nobody is given up for silence that was not asked about: as long as no ping is without an answer, what counts is the
-//! silence of both ends together, and from then on that of the end which does not answer.
+//! `timeouts.ping` is on, an end that said nothing for so long is sent a ping, which a living one answers (RFC 6455
+//! §5.5.2). Nobody is given up for silence that was not asked about: as long as no ping is without an answer, what
+//! counts is the silence of both ends together, and from then on that of the end which does not answer.
 
 use crate::units::Seconds;
 

@@ -1,5 +1,5 @@
-//! What a request carries from attempt to attempt: whom it tried, what it has used up, and the answer that it falls back
-//! on, and who is to blame where that may be the request itself.
+//! What a request carries from attempt to attempt: whom it tried, what it has used up, and the answer that it falls
+//! back on, and who is to blame where that may be the request itself.
 //!
 //! An answer that may yet be replaced by a better one is set aside: its place on the worker is given back and the
 //! worker judged at once, while its head and the beginning of its body are kept, and the rest stays unread. If nobody
@@ -96,8 +96,8 @@ impl Tries {
         }
     }
 
-    /// Forgets whom it tried, if it may go back into line as if it had just come: nobody has read it, so nothing is done
-    /// twice. Workers that take no connections are ejected after a few, so that this ends.
+    /// Forgets whom it tried, if it may go back into line as if it had just come: nobody has read it, so nothing is
+    /// done twice. Workers that take no connections are ejected after a few, so that this ends.
     pub(super) fn starts_over(&mut self) -> bool {
         let again = self.unread && self.returns < MOST_RETURNS;
         if again {

@@ -1,19 +1,20 @@
 //! A WebSocket: after the worker has switched protocols, bytes pass both ways until an end closes.
 //!
-//! The request took the same line as every other (RFC 6455 §4: an upgrade is a GET), and its place on the worker is held
-//! for the tunnel's whole life. Nothing passes before the worker's 101, which goes to the client with the worker's own
-//! `Sec-WebSocket-*` fields; extensions are agreed on between the two ends. An end of a tunnel is one of these:
+//! The request took the same line as every other (RFC 6455 §4: an upgrade is a GET), and its place on the worker is
+//! held for the tunnel's whole life. Nothing passes before the worker's 101, which goes to the client with the worker's
+//! own `Sec-WebSocket-*` fields; extensions are agreed on between the two ends. An end of a tunnel is one of these:
 //!
 //! - an end closed as RFC 6455 §7 has it: the other's close passes, and after it the tunnel ends within [`FAREWELL`];
 //! - the client is gone without a word: the worker's connection is closed at once (promise P8);
 //! - the worker is gone without a word: the client gets a close with 1011;
 //! - `timeouts.between_bytes` of silence in both directions, `timeouts.total` or the client's deadline: both ends get a
-//!   close with 1001. Pings that either end sends keep a tunnel alive: they are bytes. With `timeouts.ping` the proxy sends
-//!   pings of its own, and an end that answers none is silent by itself (`signs.rs`). Their answers pass on to the other
-//!   end, which takes them for a sign of life that it did not ask for (RFC 6455 §5.5.3);
-//! - the process stops: both get a close with 1001 once nothing has passed for [`LULL`], so that what is being said is said
-//!   to its end; one that is never silent is told so between two frames when the drain limit is over. Only who then stands
-//!   inside a frame for [`LAST`] is left without a word, and counted as `overloaded` like every request that is cut.
+//!   close with 1001. Pings that either end sends keep a tunnel alive: they are bytes. With `timeouts.ping` the proxy
+//!   sends pings of its own, and an end that answers none is silent by itself (`signs.rs`). Their answers pass on to
+//!   the other end, which takes them for a sign of life that it did not ask for (RFC 6455 §5.5.3);
+//! - the process stops: both get a close with 1001 once nothing has passed for [`LULL`], so that what is being said is
+//!   said to its end; one that is never silent is told so between two frames when the drain limit is over. Only who
+//!   then stands inside a frame for [`LAST`] is left without a word, and counted as `overloaded` like every request
+//!   that is cut.
 //!
 //! The listener drives it, on the client's connection, which so counts as open.
 
@@ -180,8 +181,8 @@ struct Course {
 }
 
 impl Tunnel {
-    /// Passes bytes until an end closes. From when `stopping` is ready it closes as soon as it can, and when `cut` is, it
-    /// does so between any two frames.
+    /// Passes bytes until an end closes. From when `stopping` is ready it closes as soon as it can, and when `cut` is,
+    /// it does so between any two frames.
     pub async fn run(mut self, stopping: impl Future<Output = ()>, cut: impl Future<Output = ()>) {
         let Some(Ends { client, worker }) = self.ends.take() else {
             return;

@@ -1,9 +1,9 @@
 //! Who asks, and from where.
 //!
-//! What a client says of where it is decides how far workers are from it, and nothing else: zones come from the operator,
-//! so an invented region costs its inventor speed and opens no door. Behind a proxy that the operator trusts the client is
-//! the last address in `X-Forwarded-For` that no such proxy has. The list is read from its end, because everything
-//! before that address is hearsay.
+//! What a client says of where it is decides how far workers are from it, and nothing else: zones come from the
+//! operator, so an invented region costs its inventor speed and opens no door. Behind a proxy that the operator trusts
+//! the client is the last address in `X-Forwarded-For` that no such proxy has. The list is read from its end, because
+//! everything before that address is hearsay.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
-//! How long an exchange may take in all: the operator's `timeouts.total` or the client's deadline, whichever is shorter. It
-//! runs from the request's head, and it runs in line as well.
+//! How long an exchange may take in all: the operator's `timeouts.total` or the client's deadline, whichever is
+//! shorter. It runs from the request's head, and it runs in line as well.
 //!
-//! A client says its deadline as `x-forebay-deadline`, in gRPC also as `grpc-timeout`, and on KServe paths also as Triton's
-//! request parameter `timeout`; of two the shorter holds.
+//! A client says its deadline as `x-forebay-deadline`, in gRPC also as `grpc-timeout`, and on KServe paths also as
+//! Triton's request parameter `timeout`; of two the shorter holds.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName};

@@ -1,7 +1,7 @@
 //! Whether a head asks for a WebSocket, and soundly (RFC 6455 §4.2.1).
 //!
-//! An `Upgrade` to anything else, or one that `Connection` does not name, is no request for one: the field ends here like
-//! every hop-by-hop field, and the request is answered as if it had not been there (RFC 9110 §7.8).
+//! An `Upgrade` to anything else, or one that `Connection` does not name, is no request for one: the field ends here
+//! like every hop-by-hop field, and the request is answered as if it had not been there (RFC 9110 §7.8).
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING,

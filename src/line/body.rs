@@ -1,5 +1,5 @@
-//! A request's body: read whole before a worker is chosen, or, of a stream, as far as it takes to choose one. An upload on
-//! a route needs no reading to be routed: when there is no room for all of it, the rest flows on while it is sent.
+//! A request's body: read whole before a worker is chosen, or, of a stream, as far as it takes to choose one. An upload
+//! on a route needs no reading to be routed: when there is no room for all of it, the rest flows on while it is sent.
 
 use bytes::Bytes;
 use http_body::Body;

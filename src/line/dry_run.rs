@@ -1,5 +1,5 @@
-//! `forebay why --dry-run`: what would become of a request, by the steps of the line up to the choice. Nothing is counted,
-//! booked or sent.
+//! `forebay why --dry-run`: what would become of a request, by the steps of the line up to the choice. Nothing is
+//! counted, booked or sent.
 //!
 //! It is the operator who asks, so no key is wanted and no tenant's limits, models or zones hold; the request is of the
 //! highest class and comes from where the proxy is.

@@ -31,7 +31,8 @@ pub(super) struct Own {
 /// The answer, where the path is the proxy's own; `None` where a worker answers.
 ///
 /// # Errors
-/// `no_worker` on readiness paths and while workers have not said what they serve, `model_not_found`, and `forbidden` for what only an operator may do.
+/// `no_worker` on readiness paths and while workers have not said what they serve, `model_not_found`, and `forbidden`
+/// for what only an operator may do.
 pub(super) fn answer(app: &App, way: &Way<'_>, pass: &Pass) -> Result<Option<Own>, Fault> {
     let Way::BuiltIn(built_in) = way else {
         return Ok(None);

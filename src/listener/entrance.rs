@@ -1,17 +1,17 @@
 //! How many connections clients may have open: in all, and from one address.
 //!
 //! **In all**, four fifths of the files that the process may open; the rest is for workers, probes and logs. Who comes
-//! above that waits at the door, unread, until somebody leaves, at most for as long as a head may take. Only when half of
-//! the rest waits there is one turned away at once. So a burst costs its clients a wait, a flood takes nothing from the
-//! streams that run, and there is room again the moment that connections end (promise P21). When there is no file to
-//! accept with, as where others use them up, Pingora rests for a second before it looks again.
+//! above that waits at the door, unread, until somebody leaves, at most for as long as a head may take. Only when half
+//! of the rest waits there is one turned away at once. So a burst costs its clients a wait, a flood takes nothing from
+//! the streams that run, and there is room again the moment that connections end (promise P21). When there is no file
+//! to accept with, as where others use them up, Pingora rests for a second before it looks again.
 //!
 //! **From one address**, `limits.connections_per_address`. Counted is the address at the other end of the connection; a
 //! network of IPv6 that has 64 bits is one address, since whoever has one of it has all (RFC 4291 §2.5.4). A proxy that
 //! `listen.trusted_proxies` names speaks for many and is not counted; whoever is behind it is its own affair.
 //!
-//! Who is turned away hears nothing: an answer would have to be written, in TLS after a handshake, for whoever opens the
-//! most connections. It is counted in `forebay_connections_refused_total`.
+//! Who is turned away hears nothing: an answer would have to be written, in TLS after a handshake, for whoever opens
+//! the most connections. It is counted in `forebay_connections_refused_total`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};

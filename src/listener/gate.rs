@@ -1,5 +1,5 @@
-//! What all listeners of a process share: the limits, the count of open connections, who may come in (`entrance`), and how
-//! the process stands to them.
+//! What all listeners of a process share: the limits, the count of open connections, who may come in (`entrance`), and
+//! how the process stands to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,18 +1,19 @@
 //! Deadlines of a client connection, kept in the IO itself.
 //!
-//! hyper's own `header_read_timeout` also runs while a kept-alive connection is idle, and it has none for HTTP/2, so the
-//! deadlines live here: the *whole* head must arrive within `limits.header_timeout` (a byte now and then does not
+//! hyper's own `header_read_timeout` also runs while a kept-alive connection is idle, and it has none for HTTP/2, so
+//! the deadlines live here: the *whole* head must arrive within `limits.header_timeout` (a byte now and then does not
 //! extend it), and between requests the connection may be silent for `limits.idle`. While a request is being answered
-//! there is no deadline here; the line and the relay have theirs. On HTTP/2 only the first head has a deadline of its own:
-//! what comes between later requests may be a ping, so the next head has `limits.idle`. A connection that closes on a client
-//! which still sends an upload lingers for a moment. A client that does not read its answer is waited for as long as an
-//! idle one: once the socket has taken nothing for `limits.idle`, the connection is cut, so that it can't keep a place on
-//! a worker for ever. (On HTTP/2 a stream that its client keeps from flowing while the connection lives is not seen here.)
+//! there is no deadline here; the line and the relay have theirs. On HTTP/2 only the first head has a deadline of its
+//! own: what comes between later requests may be a ping, so the next head has `limits.idle`. A connection that closes
+//! on a client which still sends an upload lingers for a moment. A client that does not read its answer is waited for
+//! as long as an idle one: once the socket has taken nothing for `limits.idle`, the connection is cut, so that it can't
+//! keep a place on a worker for ever. (On HTTP/2 a stream that its client keeps from flowing while the connection lives
+//! is not seen here.)
 //!
-//! Nor does hyper's HTTP/1 see a client leave while bytes of a next request (a stray line break is enough) lie unread in
-//! its buffer: it reads no further, so neither an end nor a reset reaches it. It does flush whenever it is woken, so a
-//! flush looks ahead while a request that has arrived whole is being answered, up to [`AHEAD`], and an end found there
-//! ends the connection (promise P8). Whoever pipelines more than that is noticed at the next write.
+//! Nor does hyper's HTTP/1 see a client leave while bytes of a next request (a stray line break is enough) lie unread
+//! in its buffer: it reads no further, so neither an end nor a reset reaches it. It does flush whenever it is woken, so
+//! a flush looks ahead while a request that has arrived whole is being answered, up to [`AHEAD`], and an end found
+//! there ends the connection (promise P8). Whoever pipelines more than that is noticed at the next write.
 //!
 //! A timer is armed at most once per deadline that lies nearer than the armed one, and only when a read would wait, so
 //! a busy connection pays one atomic store per request.
@@ -310,8 +311,8 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
     }
 }
 
-/// Reads less than there may be room for: see [`LARGEST_READ`]. A shorter buffer made by hand would be filled with zeros
-/// first, and a long body came with three times its own length of them.
+/// Reads less than there may be room for: see [`LARGEST_READ`]. A shorter buffer made by hand would be filled with
+/// zeros first, and a long body came with three times its own length of them.
 fn poll_read_some<IO: AsyncRead + Unpin>(
     io: &mut IO,
     cx: &mut Context<'_>,

@@ -1,10 +1,11 @@
 //! From an accepted connection to requests: what it speaks, its deadlines, and its end.
 //!
-//! [`serve`] is generic over the stream, so that tests drive it with a tokio listener and `serve.rs` hands it Pingora's.
-//! The client plane's requests go to the line, the admin plane's to the admin room; the two never share a listener.
+//! [`serve`] is generic over the stream, so that tests drive it with a tokio listener and `serve.rs` hands it
+//! Pingora's. The client plane's requests go to the line, the admin plane's to the admin room; the two never share a
+//! listener.
 //!
-//! hyper reads heads. One that it can't read gets hyper's bare 400, 414 or 431 (or a close) and is counted here; what it
-//! lets through and we don't (a missing or doubled Host, CONNECT, odd targets) is refused by the line with a reason.
+//! hyper reads heads. One that it can't read gets hyper's bare 400, 414 or 431 (or a close) and is counted here; what
+//! it lets through and we don't (a missing or doubled Host, CONNECT, odd targets) is refused by the line with a reason.
 
 mod entrance;
 mod gate;

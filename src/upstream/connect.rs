@@ -26,11 +26,12 @@ use crate::units::Seconds;
 
 /// The most of an answer that is taken from a worker before it was read (Linux takes twice as much for its own
 /// book-keeping). What the system and hyper choose by themselves grows to megabytes, which a worker would write for a
-/// client that reads nothing (promise P19). As a window it is 1.3 MB a second over 100 ms, a thousand times what a model
-/// writes.
+/// client that reads nothing (promise P19). As a window it is 1.3 MB a second over 100 ms, a thousand times what a
+/// model writes.
 const RECEIVED: u32 = 128 << 10;
 
-/// The same of all streams of an HTTP/2 connection together: no bound, or streams that stand still would hold up others.
+/// The same of all streams of an HTTP/2 connection together: no bound, or streams that stand still would hold up
+/// others.
 const RECEIVED_OF_ALL: u32 = (1 << 31) - 1;
 
 /// Linux' EMFILE and ENFILE: no descriptor is left to the process, or to the system.

@@ -1,12 +1,12 @@
 //! Connections to workers: a pool of our own per worker, and hyper's client on top of each connection.
 //!
-//! Why not hyper-util's pooled client: the difference between *refused*, *never sent*, *died on reuse* and *failed after
-//! it was sent* decides whether a request may be repeated (contract §4), and only the lower interface tells them apart:
-//! `try_send_request` hands back what was never written.
+//! Why not hyper-util's pooled client: the difference between *refused*, *never sent*, *died on reuse* and *failed
+//! after it was sent* decides whether a request may be repeated (contract §4), and only the lower interface tells them
+//! apart: `try_send_request` hands back what was never written.
 //!
-//! Guaranteed: a connection goes back to the pool only after its answer was read to the end, and had one framing; dropping an answer early
-//! closes its connection at once (HTTP/2: resets its stream), which is how a worker learns that a client has left
-//! (promise P8).
+//! Guaranteed: a connection goes back to the pool only after its answer was read to the end, and had one framing;
+//! dropping an answer early closes its connection at once (HTTP/2: resets its stream), which is how a worker learns
+//! that a client has left (promise P8).
 
 mod answer;
 mod connect;

@@ -1,15 +1,16 @@
 //! Where workers are: names become addresses in the background, and never on a request's path.
 //!
 //! Each host that is a name has a task that looks it up when its answer expires, within bounds: not more often than
-//! every [`SOONEST`], not less often than every [`LATEST`], whatever its TTL says. Each look reads the system's resolver
-//! configuration and hosts file anew, so that a machine that changes networks is followed. A name that DNS does not know
-//! is asked of the system as well (`getaddrinfo`), which may know it by mDNS or another service of its own.
+//! every [`SOONEST`], not less often than every [`LATEST`], whatever its TTL says. Each look reads the system's
+//! resolver configuration and hosts file anew, so that a machine that changes networks is followed. A name that DNS
+//! does not know is asked of the system as well (`getaddrinfo`), which may know it by mDNS or another service of its
+//! own.
 //!
 //! All addresses of a name are used: connections start at each in turn. One that could not be connected to comes last
 //! for a while.
 //!
-//! Guaranteed (promise P9): a failure of any kind, a refusal, an empty answer or silence, never takes an address away; a
-//! name keeps its last addresses until it is given others.
+//! Guaranteed (promise P9): a failure of any kind, a refusal, an empty answer or silence, never takes an address away;
+//! a name keeps its last addresses until it is given others.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -11,8 +11,9 @@
 //! below that of a runtime whose threads steal tasks from each other.)
 //!
 //! 2026-11-30: believed that a connection without a task, moved by the request that waits for its answer, would save
-//! turns of the scheduler. It did, three of six a request, and yet took as many instructions, and 11 to 24 % more time in
-//! three series of rounds beside this one. Why is a guess: with tasks, requests that come together are sent on together.
+//! turns of the scheduler. It did, three of six a request, and yet took as many instructions, and 11 to 24 % more time
+//! in three series of rounds beside this one. Why is a guess: with tasks, requests that come together are sent on
+//! together.
 
 use std::collections::HashMap;
 use std::sync::Arc;

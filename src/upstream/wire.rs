@@ -6,8 +6,8 @@
 //! connection: if anything lies there, or the end does, nothing is written and the request stays unsent. What arrives
 //! later than that cannot be told from an answer by anybody.
 //!
-//! Within TLS the same is asked of the socket below it. What lies there may be TLS's own, such as a ticket that comes late;
-//! then a good connection is given up, which costs a handshake and no request.
+//! Within TLS the same is asked of the socket below it. What lies there may be TLS's own, such as a ticket that comes
+//! late; then a good connection is given up, which costs a handshake and no request.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

@@ -1,5 +1,5 @@
-//! What KServe's gRPC service says of the proxy and its fleet. The messages are small and flat, so they are written field by
-//! field: a tag (number and wire type) and a value each.
+//! What KServe's gRPC service says of the proxy and its fleet. The messages are small and flat, so they are written
+//! field by field: a tag (number and wire type) and a value each.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
