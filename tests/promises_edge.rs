@@ -543,9 +543,8 @@ fn p24_a_hundred_streams_that_nobody_reads_take_little_memory() {
     expect_soon("all are asked", || worker.count() == 100);
     let mut written = 0;
     expect_soon("all are being answered, and stand still", || {
-        let pieces: Vec<_> = { worker.requests().iter() }
-            .map(|seen| seen.written.len())
-            .collect();
+        let seen = worker.requests();
+        let pieces: Vec<_> = seen.iter().map(|seen| seen.written.len()).collect();
         let last = std::mem::replace(&mut written, pieces.iter().sum());
         pieces.iter().all(|count| *count > 1) && written == last
     });
