@@ -455,6 +455,8 @@ fn shaped() -> Engine {
         blocks: 8,
         lora_slots: 1,
         lora_load: Seconds::ZERO,
+        resident: None,
+        swap: Seconds::ZERO,
     };
     let member = Member {
         name: "shaped".into(),
