@@ -21,8 +21,8 @@ use support::proxy::Proxy;
 const SLOTS: usize = 8;
 const FLOOD: usize = 40;
 
-/// What paid requests took in seconds, in order, and the most that waited in the engine, once the flood has been served
-/// for a while.
+/// What paid requests took in seconds, in order, and how many waited in the engine as a rule, once the flood has been
+/// served for a while. How much an engine takes is learned by trying, so now and then it is given more.
 fn flooded(lines: &str) -> (Vec<f64>, usize) {
     let engine = Engine::with(Knobs {
         decode: 0.02,
@@ -45,18 +45,19 @@ fn flooded(lines: &str) -> (Vec<f64>, usize) {
         }
         expect_soon("it has served many", || engine.count() > 6 * SLOTS);
         let mut client = proxy.connect();
-        let mut most = 0;
+        let mut waited = Vec::new();
         let mut took: Vec<f64> = (0..15)
             .map(|_| {
                 let clock = Clock::start();
                 assert_eq!(call(&mut client, "paid"), 200);
-                most = most.max(engine.load().1);
+                waited.push(engine.load().1);
                 clock.now().0
             })
             .collect();
         done.store(true, Ordering::Relaxed);
         took.sort_by(f64::total_cmp);
-        (took, most)
+        waited.sort_unstable();
+        (took, waited[waited.len() / 2])
     })
 }
 

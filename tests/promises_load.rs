@@ -86,8 +86,10 @@ fn p17_the_line_takes_no_more_memory_than_its_bound() {
         let answer = proxy.chat(&body);
         assert_eq!((answer.status, answer.reason()), (429, Some("queue_full")));
     }
-    let grown = mebibytes(&proxy) - before;
-    assert!(grown <= 1.2 * BOUND, "{grown} MiB for a line of {BOUND}");
+    // Bodies that were shed are given back a moment after their answers.
+    expect_soon("it has grown by no more than the line", || {
+        mebibytes(&proxy) - before <= 1.2 * BOUND
+    });
     // Who leaves makes room for others.
     clients.clear();
     expect_soon("nobody waits", || waiting(&proxy) == 0.0);
