@@ -146,6 +146,33 @@ fn a_wrong_configuration_is_refused_whole_and_the_plan_before_lives_on() {
 }
 
 #[test]
+fn p14_a_start_with_a_wrong_configuration_starts_nothing_and_leaves_the_last_good_plan_to_be_seen()
+{
+    let engine = Engine::start();
+    let proxy = Proxy::before(&engine);
+    let plan = proxy.folder().join("state/plan.json");
+    let kept = std::fs::read_to_string(&plan).unwrap();
+    let address = proxy.address();
+    proxy.configure(&(proxy.configuration() + "[limits]\nbody = \"0\"\nhaeder = \"1KiB\"\n"));
+    proxy.signal("TERM");
+    assert_eq!(proxy.wait_exit(Duration::from_secs(10)).code(), Some(0));
+    let started = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .arg("serve")
+        .current_dir(proxy.folder())
+        .env_clear()
+        .env("FOREBAY_ADMIN_TOKEN", TOKEN)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(started.stderr).unwrap();
+    assert_eq!(started.status.code(), Some(2), "{told}");
+    for problem in ["limits.body", "limits.haeder"] {
+        assert!(told.contains(problem), "{problem}: {told}");
+    }
+    assert!(std::net::TcpStream::connect(address).is_err());
+    assert_eq!(std::fs::read_to_string(&plan).unwrap(), kept);
+}
+
+#[test]
 fn a_dry_run_prints_what_would_change_and_changes_nothing() {
     let [engine, other] = [(); 2].map(|()| Engine::start());
     let proxy = Proxy::setup()

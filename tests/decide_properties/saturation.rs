@@ -279,7 +279,7 @@ fn paid(workers: usize, work: Work, cap: Option<u32>, flooded: bool) -> (f64, us
 
 /// Promise P16, where somebody says how much an engine takes.
 #[test]
-fn a_flood_of_a_low_class_leaves_the_high_one_s_time_as_it_was() {
+fn p16_a_flood_of_a_low_class_leaves_the_high_one_s_time_as_it_was() {
     for (workers, work) in [(1, Work::Generate), (1, Work::Embed), (3, Work::Generate)] {
         let (alone, _) = paid(workers, work, Some(16), false);
         let (beside, kept) = paid(workers, work, Some(16), true);
