@@ -356,6 +356,29 @@ where
     Ok(None)
 }
 
+/// Reads bodies within such limits, for tests.
+#[cfg(test)]
+pub(crate) fn intake(body: u64, buffered: u64) -> Intake {
+    use crate::config::plan::{AccessTarget, LogLevel, LogPlan};
+
+    let log = LogPlan {
+        level: LogLevel::Error,
+        access: AccessTarget::Off,
+        replay: false,
+    };
+    let observe = Observe::new(Clock::start(), &log, &[], &[]).unwrap();
+    let limits = Limits {
+        body: ByteCount(body),
+        buffered: ByteCount(buffered),
+        header: ByteCount(1),
+        header_timeout: Seconds(1.0),
+        body_rate: ByteCount(0),
+        idle: Seconds(1.0),
+        connections_per_address: 0,
+    };
+    Intake::new(Clock::start(), &limits, Arc::new(observe))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -366,27 +389,6 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::config::plan::{AccessTarget, LogLevel, LogPlan};
-
-    fn intake(body: u64, buffered: u64) -> Intake {
-        let log = LogPlan {
-            level: LogLevel::Error,
-            access: AccessTarget::Off,
-            replay: false,
-        };
-        let observe = Observe::new(Clock::start(), &log, &[], &[]).unwrap();
-        let limits = Limits {
-            body: ByteCount(body),
-            buffered: ByteCount(buffered),
-            header: ByteCount(1),
-            header_timeout: Seconds(1.0),
-            body_rate: ByteCount(0),
-            idle: Seconds(1.0),
-            connections_per_address: 0,
-        };
-        Intake::new(Clock::start(), &limits, Arc::new(observe))
-    }
 
     /// A body that comes in pieces and does not say how long it is.
     struct Pieces(VecDeque<&'static str>);

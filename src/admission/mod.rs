@@ -18,6 +18,8 @@ mod undo;
 mod watched;
 
 pub use accounts::{Account, Accounts, FileState, keep_accounts};
+#[cfg(test)]
+pub(crate) use body::intake;
 pub use body::{Counted, Held, Intake};
 pub use coding::{Coding, Unpacking};
 pub use keys::may_hold_key;

@@ -363,36 +363,12 @@ impl Body for Sending {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::task::Waker;
 
     use http_body_util::{Empty, Full};
 
     use super::*;
-    use crate::admission::Intake;
-    use crate::clock::Clock;
-    use crate::config::plan::{AccessTarget, Limits, LogLevel, LogPlan};
-    use crate::observe::Observe;
-    use crate::units::Seconds;
-
-    fn intake() -> Intake {
-        let log = LogPlan {
-            level: LogLevel::Error,
-            access: AccessTarget::Off,
-            replay: false,
-        };
-        let observe = Observe::new(Clock::start(), &log, &[], &[]).unwrap();
-        let limits = Limits {
-            body: ByteCount(1 << 20),
-            buffered: ByteCount(1 << 20),
-            header: ByteCount(1),
-            header_timeout: Seconds(1.0),
-            body_rate: ByteCount(0),
-            idle: Seconds(1.0),
-            connections_per_address: 0,
-        };
-        Intake::new(Clock::start(), &limits, Arc::new(observe))
-    }
+    use crate::admission::intake;
 
     /// The length of the next piece.
     fn next(sending: &mut Sending) -> Option<usize> {
@@ -405,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_piece_counts_until_the_next_is_asked_for() {
-        let intake = intake();
+        let intake = intake(1 << 20, 1 << 20);
         let first = vec![0; PIECE + 1000];
         let mut counted = intake.counted();
         counted.add(first.len()).unwrap();
@@ -420,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_nobody_takes_is_given_back() {
-        let intake = intake();
+        let intake = intake(1 << 20, 1 << 20);
         let message = facts::framed(&[&[0x0a, 1, b'm']]).unwrap();
         let rule = Rule {
             model: ModelName::new("m"),
